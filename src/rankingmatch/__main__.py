@@ -1,0 +1,5 @@
+"""`python -m rankingmatch`."""
+
+from rankingmatch.cli import main
+
+main()

@@ -1,0 +1,84 @@
+"""Geometry as one gather: every output pixel names the input pixel it comes from."""
+
+import torch
+from torch import Tensor
+
+
+def crop_and_flip(images: Tensor, shift: Tensor, flipped: Tensor) -> Tensor:
+    """Flip where `flipped` (n,), pad by reflection and crop back to size at `shift` (n, 2) = (dy, dx)."""
+    height, width = images.shape[2:]
+    shift, flipped = shift.to(images.device), flipped.to(images.device)
+    y = _reflected(torch.arange(height, device=images.device) + shift[:, :1], height)
+    x = _reflected(torch.arange(width, device=images.device) + shift[:, 1:], width)
+    x = torch.where(flipped[:, None], width - 1 - x, x)
+    return _gather(images, y[:, :, None] * width + x[:, None, :])
+
+
+def affine(images: Tensor, matrix: Tensor, fill: int = 0) -> Tensor:
+    """PIL's nearest-neighbour affine transform in its 16.16 fixed-point arithmetic.
+
+    `matrix` is (n, 6) float64: output pixel (x, y) shows input (a x + b y + c, d x + e y + f), pixel centres
+    at half integers. What lies outside the image is `fill`.
+    """
+    height, width = images.shape[2:]
+    a, b, c, d, e, f = matrix.unbind(1)
+    # The constant terms belong to the centre of the first pixel.
+    fixed = torch.stack([a, b, c + (a + b) / 2, d, e, f + (d + e) / 2], 1)
+    fixed = torch.floor(fixed * 65536 + 0.5).long().to(images.device)
+    y = torch.arange(height, device=images.device).view(1, -1, 1)
+    x = torch.arange(width, device=images.device).view(1, 1, -1)
+    a, b, c, d, e, f = fixed[:, :, None, None].unbind(1)
+    from_x = (a * x + b * y + c) >> 16
+    from_y = (d * x + e * y + f) >> 16
+    outside = (from_x < 0) | (from_x >= width) | (from_y < 0) | (from_y >= height)
+    index = from_y.clamp(0, height - 1) * width + from_x.clamp(0, width - 1)
+    return _gather(images, index).masked_fill_(outside[:, None], fill)
+
+
+def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that turn images counter-clockwise around their centre."""
+    angle = -torch.deg2rad(degrees.double())
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    x, y = width / 2, height / 2
+    return torch.stack([cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y], 1)
+
+
+def shear_x(slope: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that move each row sideways in proportion to its height."""
+    return _matrix(slope, position=1)
+
+
+def shear_y(slope: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that move each column up or down in proportion to its place."""
+    return _matrix(slope, position=3)
+
+
+def translation_x(share: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that move images sideways by a share of their width."""
+    return _matrix(share * width, position=2)
+
+
+def translation_y(share: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that move images up or down by a share of their height."""
+    return _matrix(share * height, position=5)
+
+
+def _matrix(value: Tensor, position: int) -> Tensor:
+    """The identity with one entry replaced."""
+    matrix = torch.tensor([1.0, 0, 0, 0, 1, 0], dtype=torch.float64).repeat(len(value), 1)
+    matrix[:, position] = value.double()
+    return matrix
+
+
+def _reflected(position: Tensor, size: int) -> Tensor:
+    """Positions outside 0…size-1 mirrored at the border pixel, as often as needed."""
+    if size == 1:
+        return torch.zeros_like(position)
+    position = position.remainder(2 * (size - 1))
+    return torch.minimum(position, 2 * (size - 1) - position)
+
+
+def _gather(images: Tensor, index: Tensor) -> Tensor:
+    """Each image's pixels in the order of `index` (n, h, w), the same for all channels."""
+    index = index.flatten(1)[:, None].expand(-1, images.shape[1], -1)
+    return images.flatten(2).gather(2, index).view(images.shape)

@@ -1,0 +1,136 @@
+"""Policies: what "weak" and "strong" mean for a dataset.
+
+A policy first draws, on the CPU and for the whole batch, then applies the draws on the images' device. The two
+halves are apart so that a batch divided over devices or processes is augmented exactly as one batch.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from rankingmatch.augment.geometry import crop_and_flip
+from rankingmatch.augment.operations import IDENTITY, NAMES, apply_operations
+from rankingmatch.options import option
+
+MID_GREY = 127
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """What the views of a dataset are made of."""
+
+    flip: bool = option(True, "Weak and strong views: flip half of the images sideways.")
+    padding: int = option(
+        4,
+        "Weak and strong views: shift by up to this many pixels, mirrored at the border.",
+        interval="[0, inf)",
+    )
+    operations: int = option(
+        2, "Strong view: how many of the 14 RandAugment operations are picked.", interval="[0, inf)"
+    )
+    operation_probability: float = option(
+        0.5, "Strong view: probability that a picked operation is applied.", interval="[0, 1]"
+    )
+    cutout: int = option(16, "Strong view: side of the grey square, in pixels.", interval="[0, inf)")
+
+
+class Policy(Protocol):
+    """A way to make a random view of each image of a batch."""
+
+    def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> Any:
+        """The random part for `count` images: CPU tensors whose first dimension is `count`."""
+
+    def apply(self, images: Tensor, draw: Any) -> Tensor:
+        """The view of (n, c, h, w) uint8 images under these draws."""
+
+
+class WeakDraw(NamedTuple):
+    """Where each image is cropped and whether it is flipped."""
+
+    shift: Tensor  # (n, 2) = (dy, dx)
+    flipped: Tensor  # (n,)
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Horizontal flip, reflect padding, random crop."""
+
+    flip: bool = True
+    padding: int = 4
+
+    def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> WeakDraw:
+        """A shift within ±padding and a coin for each image."""
+        shift = torch.randint(-self.padding, self.padding + 1, (count, 2), generator=generator)
+        flipped = torch.rand(count, generator=generator) < (0.5 if self.flip else 0.0)
+        return WeakDraw(shift, flipped)
+
+    def apply(self, images: Tensor, draw: WeakDraw) -> Tensor:
+        """The weak view."""
+        return crop_and_flip(images, draw.shift, draw.flipped)
+
+
+class StrongDraw(NamedTuple):
+    """A weak draw, the operations with their magnitudes, and the centre of the cutout."""
+
+    weak: WeakDraw
+    operation: Tensor  # (n, operations)
+    magnitude: Tensor  # (n, operations) in [0, 1)
+    centre: Tensor  # (n, 2) = (y, x)
+
+
+@dataclass(frozen=True)
+class RandAugment:
+    """A weak view, then some of the fourteen operations at random magnitudes, then cutout."""
+
+    weak: Weak = Weak()
+    operations: int = 2
+    probability: float = 0.5
+    cutout: int = 16
+
+    def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> StrongDraw:
+        """Operations with replacement, each applied with `probability`; magnitudes uniform in their range."""
+        shape = (count, self.operations)
+        weak = self.weak.draw(count, height, width, generator)
+        operation = torch.randint(len(NAMES), shape, generator=generator)
+        applied = torch.rand(shape, generator=generator) < self.probability
+        magnitude = torch.rand(shape, generator=generator, dtype=torch.float64)
+        y = torch.randint(height, (count,), generator=generator)
+        x = torch.randint(width, (count,), generator=generator)
+        return StrongDraw(weak, torch.where(applied, operation, IDENTITY), magnitude, torch.stack([y, x], 1))
+
+    def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
+        """The strong view."""
+        images = self.weak.apply(images, draw.weak)
+        for operation, magnitude in zip(draw.operation.unbind(1), draw.magnitude.unbind(1), strict=True):
+            images = apply_operations(images, operation, magnitude)
+        return cutout(images, draw.centre, self.cutout)
+
+
+def cutout(images: Tensor, centre: Tensor, size: int) -> Tensor:
+    """Grey squares of side `size` around (n, 2) centres (y, x), cut at the border."""
+    start = centre.to(images.device) - size // 2
+    rows = _between(images.shape[2], start[:, 0], size)
+    columns = _between(images.shape[3], start[:, 1], size)
+    square = rows[:, None, :, None] & columns[:, None, None, :]
+    return images.masked_fill(square, MID_GREY)
+
+
+def _between(length: int, start: Tensor, size: int) -> Tensor:
+    """(n, length) mask of the positions start … start + size - 1."""
+    position = torch.arange(length, device=start.device) - start[:, None]
+    return (position >= 0) & (position < size)
+
+
+def augmented(policy: Policy, images: Tensor, generator: torch.Generator) -> Tensor:
+    """A random view of each of (n, c, h, w) uint8 images, every image with its own draw."""
+    count, _, height, width = images.shape
+    return policy.apply(images, policy.draw(count, height, width, generator))
+
+
+def view_policies(settings: ViewSettings) -> dict[str, Policy]:
+    """The policy behind each view's name."""
+    weak = Weak(settings.flip, settings.padding)
+    strong = RandAugment(weak, settings.operations, settings.operation_probability, settings.cutout)
+    return {"weak": weak, "strong": strong}

@@ -1,0 +1,234 @@
+"""The command line. It knows names, files and words; torch is imported only where a command computes."""
+
+import json
+import logging
+import signal
+import sys
+import traceback
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rankingmatch import __version__
+from rankingmatch.errors import ConfigError, DivergedError, RankingMatchError, unknown_name
+
+if TYPE_CHECKING:
+    from rankingmatch.config import Config
+    from rankingmatch.display import Display
+    from rankingmatch.run import Run
+
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """A group whose help needs no torch, and which suggests the nearest command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command; `train` gets its flags from the declared options, and so is made on demand."""
+        if cmd_name == "train":
+            from rankingmatch.flags import SettingsCommand
+
+            plain = self.commands["train"]
+            return SettingsCommand(
+                "train",
+                callback=plain.callback,
+                params=plain.params,
+                help=plain.help,
+                short_help=plain.short_help,
+            )
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their first sentences."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in self.commands.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does, but an unknown command is answered with the nearest name."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise unknown_name("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="rankingmatch")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Train an image classifier from a few labeled and many unlabeled images."""
+    ctx.obj = {"debug": debug}
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable lines.")
+
+
+@cli.command()
+@click.argument("data", required=False)
+@click.option("--method", metavar="NAME", help="See `rankingmatch methods`; or package.module:Class. [rankingmatch-bm]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Run directory. [runs/DATA-LABELS-METHOD-SEED]",
+)
+@click.option("--resume", is_flag=True, help="Go on where RUN stopped; start it if it is not there.")
+@json_option
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+def train(
+    data: str | None,
+    method: str | None,
+    out: Path | None,
+    resume: bool,
+    as_json: bool,
+    quiet: bool,
+    **settings: Any,
+) -> None:
+    """Train on DATA (a name from `rankingmatch datasets`) and leave the model in a run directory."""
+    from rankingmatch.display import display_for
+    from rankingmatch.flags import given_settings
+
+    run, config = _locate(data, method, out, resume, given_settings(settings))
+    if run.result() is None:
+        _train(run, config, display_for(json_lines=as_json, quiet=quiet))
+    _print_result(run, as_json, quiet)
+
+
+def _locate(
+    data: str | None, method: str | None, out: Path | None, resume: bool, given: dict[str, Any]
+) -> "tuple[Run, Config]":
+    """The run to work in and its configuration; nothing is written yet."""
+    from rankingmatch.config import resolve
+    from rankingmatch.run import Run
+
+    if resume and out is not None and Run(out).exists():
+        return Run(out), _resumed(Run(out).config(), {"dataset": data, "method": method, **given})
+    if data is None:
+        raise ConfigError("which data? give a name from `rankingmatch datasets`, such as: rankingmatch train digits")
+    config = resolve(data, method or "rankingmatch-bm", given)
+    if out is None:
+        labels = "all" if config.data.labels is None else config.data.labels
+        out = Path("runs") / f"{data}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
+        if resume and Run(out).exists():
+            return _locate(data, method, out, resume, given)
+    Run(out).refuse_if_taken()
+    return Run(out), config
+
+
+def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
+    """The configuration of a run that goes on: only where and how it is carried out may be given anew."""
+    saved = config.to_json()
+    execution = {name: given.pop(name) for name in saved["execution"] if name in given}
+    flat = {key: value for part in saved.values() if isinstance(part, dict) for key, value in part.items()}
+    flat |= {"dataset": saved["dataset"], "method": saved["method"]}
+    for name, value in given.items():
+        if value is not None and flat.get(name) != value:
+            raise ConfigError(
+                f"--resume keeps the run's settings: {name} is {flat.get(name)}, not {value}; leave the flag out, "
+                "or start another run with --out"
+            )
+    return replace(config, execution=replace(config.execution, **execution))
+
+
+def _train(run: "Run", config: "Config", display: "Display") -> None:
+    """Train to the end, or until a signal asks to stop: then a checkpoint is left and the process ends."""
+    from rankingmatch.run import begin, work
+
+    job = begin(run, config)
+    signals: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _: signals.append(received))
+    display.start(job)
+    try:
+        for record in work(job, stopped=lambda: bool(signals)):
+            display.update(record)
+    finally:
+        display.close()
+    if run.result() is None:
+        click.echo(f"stopped; go on with: rankingmatch train --resume --out {run.path}", err=True)
+        raise SystemExit(INTERRUPTED)
+
+
+def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
+    from rankingmatch.display import result_lines
+
+    result = run.result()
+    assert result is not None
+    if result.diverged_at is not None:
+        raise DivergedError(result.diverged_at, str(result.diverged_part))
+    if as_json:
+        click.echo(json.dumps({"event": "result", "run": str(run.path), **asdict(result)}))
+    elif not quiet:
+        click.echo(result_lines(result, run))
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("data", required=False)
+@click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
+@json_option
+def evaluate(run: Path, data: str | None, best: bool, as_json: bool) -> None:
+    """Measure a trained RUN on its test images, or on those of DATA."""
+    from rankingmatch.evaluate import evaluate_run, evaluation_table
+    from rankingmatch.run import Run
+
+    report = evaluate_run(Run(run), data, best=best)
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        evaluation_table(report)
+
+
+@cli.command()
+@json_option
+def methods(as_json: bool) -> None:
+    """List the methods, with the paper's comparison of them."""
+    from rankingmatch.listing import method_rows, print_rows
+
+    print_rows(method_rows(), as_json)
+
+
+@cli.command()
+@json_option
+def datasets(as_json: bool) -> None:
+    """List the datasets that are known by name, with the settings each brings."""
+    from rankingmatch.listing import dataset_rows, print_rows
+
+    print_rows(dataset_rows(), as_json)
+
+
+@cli.command()
+@click.argument("recipes", nargs=-1, required=True)
+@click.option("--folds", type=click.IntRange(min=1), help="How many seeds, from 0 on; by default the recipe's.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs/bench"),
+    help="Where the runs go. [runs/bench]",
+)
+@click.option("--markdown", type=click.Path(path_type=Path), help="Also write the tables into this file.")
+@json_option
+def bench(recipes: tuple[str, ...], folds: int | None, out: Path, markdown: Path | None, as_json: bool) -> None:
+    """Run the grids of RECIPES (a name or a TOML file) and print their tables; finished runs are kept."""
+    from rankingmatch.bench import run_recipes
+
+    run_recipes(recipes, folds, out, markdown, as_json)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point: a user's mistake is one line on stderr and exit code 2, never a traceback."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+    try:
+        cli.main(args=arguments, prog_name="rankingmatch", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        raise SystemExit(leave.exit_code) from None
+    except click.Abort:
+        raise SystemExit(INTERRUPTED) from None
+    except (RankingMatchError, DivergedError, click.ClickException, OSError) as error:
+        if debug:
+            traceback.print_exc()
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"error: {message}", err=True)
+        raise SystemExit(1 if isinstance(error, DivergedError) else 2) from None

@@ -1,0 +1,117 @@
+"""Everything needed to repeat a run, gathered from the rooms that declare it."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rankingmatch.augment import ViewSettings
+from rankingmatch.data import DataSettings, benchmark
+from rankingmatch.errors import ConfigError, unknown_name
+from rankingmatch.methods import METHODS, hyperparameters_of, make_method
+from rankingmatch.networks import NetworkSettings
+from rankingmatch.options import option, options_of, validate
+from rankingmatch.train import TrainSettings
+
+
+@dataclass(frozen=True)
+class ExecutionSettings:
+    """Where and how a run is carried out; it does not change what is learned."""
+
+    device: str = option("auto", "cpu, cuda, cuda:1, mps …; by default the accelerator if there is one.")
+    threads: int | None = option(None, "CPU threads; by default torch's choice.", interval="[1, inf)")
+    checkpoint_seconds: float = option(60.0, "Seconds between checkpoints.", interval="[0, inf)")
+    checkpoint_steps: int | None = option(
+        None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
+    )
+
+    def torch_device(self) -> torch.device:
+        """The device to compute on."""
+        if self.device == "auto":
+            return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+        try:
+            device = torch.device(self.device)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"--device {self.device} cannot be used here: {str(error).splitlines()[0]}") from error
+        return device
+
+
+SECTIONS: dict[str, type] = {
+    "data": DataSettings,
+    "views": ViewSettings,
+    "network": NetworkSettings,
+    "training": TrainSettings,
+    "execution": ExecutionSettings,
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run: the dataset, the method, and the settings of each room."""
+
+    dataset: str
+    method: str
+    hyperparameters: dict[str, Any]
+    data: DataSettings
+    views: ViewSettings
+    network: NetworkSettings
+    training: TrainSettings
+    execution: ExecutionSettings
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, nested by room."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Config":
+        """The inverse of `to_json`; ConfigError if something is missing, unknown or not allowed."""
+        try:
+            sections = {name: settings(**values[name]) for name, settings in SECTIONS.items()}
+            plain = {name: values[name] for name in ("dataset", "method", "hyperparameters")}
+            config = cls(**plain, **sections)
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"the configuration is not one of this version: {error}") from error
+        config.check()
+        return config
+
+    def learns_as(self, other: "Config") -> bool:
+        """Whether two configurations learn the same; where and how they are carried out may differ."""
+        return dataclasses.replace(self, execution=other.execution) == other
+
+    def check(self) -> None:
+        """Raise ConfigError for the first value that is not allowed."""
+        for name in SECTIONS:
+            validate(getattr(self, name))
+        make_method(self.method, self.hyperparameters)
+
+
+def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
+    """The configuration for these names and options: what is given, then the dataset's preset, then defaults.
+
+    `given` has option names of any room and hyper-parameters of the method, all on one level.
+    """
+    if given.get("epochs") is not None and given.get("steps") is not None:
+        raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
+    values = {**benchmark(dataset).preset, **given}
+    if given.get("epochs") is not None:
+        values["steps"] = None
+    sections = {}
+    for name, settings in SECTIONS.items():
+        names = [option.name for option in options_of(settings)]
+        sections[name] = settings(**{key: values.pop(key) for key in names if key in values})
+        validate(sections[name])
+    defaults = {option.name: option.default for option in hyperparameters_of(method)}
+    for name in values:
+        if name not in defaults and name not in all_option_names():
+            raise unknown_name("setting", name, all_option_names())
+    make_method(method, values)
+    return Config(dataset, method, {**defaults, **values}, **sections)
+
+
+def all_option_names() -> set[str]:
+    """Every option of every room and of every method in the table."""
+    rooms = {option.name for settings in SECTIONS.values() for option in options_of(settings)}
+    return rooms | {option.name for name in METHODS for option in hyperparameters_of(name)}

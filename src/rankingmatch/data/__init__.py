@@ -1,0 +1,19 @@
+"""From a name or folder to the rows of a step."""
+
+from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
+from rankingmatch.data.sampler import rows_of_step
+from rankingmatch.data.split import UNLABELED, Dataset, DataSettings, Images, Split, hide_labels, make_split
+
+__all__ = [
+    "BENCHMARKS",
+    "UNLABELED",
+    "Benchmark",
+    "DataSettings",
+    "Dataset",
+    "Images",
+    "Split",
+    "benchmark",
+    "hide_labels",
+    "make_split",
+    "rows_of_step",
+]

@@ -1,0 +1,170 @@
+"""What a person, or a program, sees while a run goes on."""
+
+import json
+import sys
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rankingmatch.data import UNLABELED
+from rankingmatch.run import Job, Result, Run, flat
+from rankingmatch.train import Metrics, Record
+
+
+class Display(Protocol):
+    """Something that follows a run."""
+
+    def start(self, job: Job) -> None:
+        """Before the first step."""
+
+    def update(self, record: Record) -> None:
+        """After each step."""
+
+    def close(self) -> None:
+        """After the last step, or when training stops for another reason."""
+
+
+def display_for(*, json_lines: bool = False, quiet: bool = False) -> Display:
+    """The display that suits where the output goes."""
+    if quiet:
+        return Silent()
+    if json_lines:
+        return JsonLines()
+    return Live() if Console(stderr=True).is_terminal else Lines()
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, job: Job) -> None:
+        """Nothing."""
+
+    def update(self, record: Record) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class JsonLines(Silent):
+    """One JSON object per evaluation, on standard output."""
+
+    def update(self, record: Record) -> None:
+        """A line like those of metrics.jsonl."""
+        if record.evaluation:
+            print(json.dumps({"event": "evaluation", **flat(record)}), flush=True)
+
+
+class Lines(Silent):
+    """A plain line per evaluation, for logs."""
+
+    def start(self, job: Job) -> None:
+        """What is about to happen."""
+        print(headline(job), file=sys.stderr, flush=True)
+
+    def update(self, record: Record) -> None:
+        """Step, losses, pseudo-labels, errors, speed, time left."""
+        if not (record.evaluation and record.metrics):
+            return
+        losses = " ".join(f"{name} {value:.3f}" for name, value in record.metrics.losses.items())
+        left = record.seconds / record.step * (record.steps - record.step)
+        words = [
+            f"step {record.step}/{record.steps}",
+            losses,
+            *pseudo_label_words(record.metrics),
+            *error_words(record),
+            f"{record.metrics.images_per_second:,.0f} images/s",
+            f"{left:.0f} s left",
+        ]
+        print(" | ".join(words), file=sys.stderr, flush=True)
+
+
+class Live:
+    """One line that moves, for a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+
+    def start(self, job: Job) -> None:
+        """What is about to happen, and an empty bar."""
+        self._console.print(headline(job), highlight=False)
+        self._errors: list[str] = []
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[words]}"),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+        )
+        self._task = self._progress.add_task(
+            job.config.method, total=job.config.training.total_steps, completed=job.state.step, words=""
+        )
+        self._progress.start()
+
+    def update(self, record: Record) -> None:
+        """Move the bar; say how it goes when there are new numbers."""
+        self._errors = error_words(record) or self._errors
+        if record.metrics:
+            words = [
+                f"loss {record.metrics.losses['total']:.3f}",
+                *pseudo_label_words(record.metrics),
+                *self._errors,
+                f"{record.metrics.images_per_second:,.0f} images/s",
+            ]
+            self._progress.update(self._task, words="  ".join(words))
+        self._progress.update(self._task, completed=record.step)
+
+    def close(self) -> None:
+        """Leave the last state of the bar on the screen."""
+        self._progress.stop()
+
+
+def headline(job: Job) -> str:
+    """What is about to be trained, on what, and where it goes."""
+    config, split = job.config, job.split
+    height, width, channels = split.images.shape[1:]
+    hidden = int((split.labels == UNLABELED).sum())
+    validation = 0 if split.validation is None else len(split.validation)
+    test = 0 if split.test is None else len(split.test)
+    settings = config.training
+    return (
+        f"{config.dataset}: {len(split.classes)} classes, {height}×{width}×{channels}; "
+        f"{len(split.labeled_rows)} labeled, {hidden:,} unlabeled, {validation:,} validation, {test:,} test\n"
+        f"{config.method} with {config.network.network}: {settings.total_steps:,} steps of "
+        f"{settings.batch_size} labeled + {settings.batch_size * settings.mu} unlabeled images, seed {settings.seed}"
+        f" → {job.run.path}"
+    )
+
+
+def pseudo_label_words(metrics: Metrics) -> list[str]:
+    """The share of confident pseudo-labels, and how many of them are right."""
+    if metrics.confident is None:
+        return []
+    words = [f"confident {metrics.confident:.0%}"]
+    return words if metrics.purity is None else [*words, f"pure {metrics.purity:.1%}"]
+
+
+def error_words(record: Record) -> list[str]:
+    """The errors of an evaluation."""
+    if record.evaluation is None:
+        return []
+    errors = {"val": record.evaluation.validation_error, "test": record.evaluation.test_error}
+    return [f"{name} error {error:.2f} %" for name, error in errors.items() if error is not None]
+
+
+def result_lines(result: Result, run: Run) -> str:
+    """The end of a run in words, and what to do next."""
+    minutes, seconds = divmod(round(result.seconds), 60)
+    errors = [
+        f"{name} error {error:.2f} %"
+        for name, error in (("test", result.test_error), ("validation", result.val_error))
+        if error is not None
+    ]
+    return (
+        f"{', '.join(errors) or 'trained'} with {result.labels} labels, "
+        f"{result.steps:,} steps in {minutes}:{seconds:02d}\n"
+        f"model: {run.model_path}\n"
+        f"next:  rankingmatch evaluate {run.path}"
+    )

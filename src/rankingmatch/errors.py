@@ -1,0 +1,37 @@
+"""What can go wrong, as exceptions whose message names the value and the remedy."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RankingMatchError(Exception):
+    """Base of every error that is the user's to mend: one line, exit code 2."""
+
+
+class ConfigError(RankingMatchError):
+    """A setting or name that cannot be used."""
+
+
+class DataError(RankingMatchError):
+    """Images or labels that cannot be used."""
+
+
+class RunError(RankingMatchError):
+    """A run directory that cannot be read or written."""
+
+
+class DivergedError(Exception):
+    """A part of the loss is no longer finite; the last good checkpoint is untouched."""
+
+    def __init__(self, step: int, part: str) -> None:
+        super().__init__(f"the loss part '{part}' became non-finite at step {step}")
+        self.step = step
+        self.part = part
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:
+    """The error for a name that is not in a table, with the nearest ones that are."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+    return ConfigError(f"unknown {kind} '{name}'; {remedy}{hint}")

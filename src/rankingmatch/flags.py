@@ -1,0 +1,105 @@
+"""Declared options as flags of the command line."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from rankingmatch.config import SECTIONS
+from rankingmatch.methods import METHODS, hyperparameters_of
+from rankingmatch.options import Option, options_of
+
+TITLES = {
+    "data": "Data",
+    "views": "Views",
+    "network": "Network",
+    "training": "Training",
+    "execution": "Execution",
+}
+
+
+class Flag(click.Option):
+    """A click option that remembers under which title the help shows it."""
+
+    def __init__(self, option: Option, title: str, methods: Sequence[str] = ()) -> None:
+        self.title = title
+        super().__init__(
+            [f"{option.flag}/--no-{option.flag[2:]}" if option.type is bool else option.flag],
+            type=None if option.type is bool else click.Choice(option.choices) if option.choices else option.type,
+            default=None,
+            help=_help(option, methods),
+            metavar=None if option.choices or option.type is bool else option.type.__name__.upper(),
+        )
+
+
+def _help(option: Option, methods: Sequence[str]) -> str:
+    words = [option.help]
+    default = {True: "on", False: "off"}.get(option.default, option.default) if option.type is bool else option.default
+    if default is not None:
+        words.append(f"[{default}]")
+    if option.interval:
+        words.append(f"in {option.interval}")
+    if methods:
+        words.append(f"({', '.join(methods)})")
+    return " ".join(words)
+
+
+def setting_flags() -> list[Flag]:
+    """The flags of all rooms."""
+    return [Flag(option, TITLES[name]) for name, settings in SECTIONS.items() for option in options_of(settings)]
+
+
+def method_flags(extra: str | None = None) -> list[Flag]:
+    """The hyper-parameters of all methods, and of one more found by import path, each name once."""
+    names = [*METHODS, *([extra] if extra and ":" in extra else [])]
+    first: dict[str, Option] = {}
+    used: dict[str, list[str]] = {}
+    for name in names:
+        for option in hyperparameters_of(name):
+            first.setdefault(option.name, option)
+            used.setdefault(option.name, []).append(name)
+    return [Flag(option, "Method", _short(used[key])) for key, option in first.items()]
+
+
+def _short(names: Iterable[str]) -> list[str]:
+    """Names with a common first part gathered: rankingmatch-bm, rankingmatch-ct → rankingmatch-bm/ct."""
+    families: dict[str, list[str]] = {}
+    for name in names:
+        family, _, variant = name.partition("-")
+        families.setdefault(family, []).append(variant)
+    return [f"{family}-{'/'.join(variants)}" if any(variants) else family for family, variants in families.items()]
+
+
+class SettingsCommand(click.Command):
+    """A command that takes every declared option; they are looked up only when it runs or shows its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note which method is asked for: one found by import path brings flags of its own."""
+        for word, following in zip(args, [*args[1:], ""], strict=True):
+            if word == "--method":
+                ctx.meta["method"] = following
+            elif word.startswith("--method="):
+                ctx.meta["method"] = word.partition("=")[2]
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own parameters and the declared options."""
+        if "flags" not in ctx.meta:
+            ctx.meta["flags"] = [*setting_flags(), *method_flags(ctx.meta.get("method"))]
+        return [*super().get_params(ctx), *ctx.meta["flags"]]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options under the titles of the rooms that declare them."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                sections.setdefault(getattr(parameter, "title", "Options"), []).append(row)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def given_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The declared options that were given on the command line."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,53 @@
+"""The tables of methods and datasets."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rankingmatch.data import BENCHMARKS
+from rankingmatch.methods import METHODS, hyperparameters_of
+
+
+def method_rows() -> list[dict[str, Any]]:
+    """The paper's comparison of methods (Table 6), for those that are here."""
+    return [
+        {
+            "method": name,
+            "augmentation": entry.augmentation,
+            "pseudo-labels": entry.post_processing,
+            "ranking loss": entry.ranking_loss,
+            "note": entry.note,
+            "reference": entry.reference,
+            "hyper-parameters": {option.name: option.default for option in hyperparameters_of(name)},
+        }
+        for name, entry in METHODS.items()
+    ]
+
+
+def dataset_rows() -> list[dict[str, Any]]:
+    """The datasets known by name and the settings they bring."""
+    return [
+        {"dataset": name, "what it is": benchmark.description, "settings": dict(benchmark.preset)}
+        for name, benchmark in BENCHMARKS.items()
+    ]
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """A JSON object per row, or a table."""
+    if as_json:
+        print("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+        return
+    # Hyper-parameters have a place of their own: `rankingmatch train --help`.
+    columns = [name for name in rows[0] if name != "hyper-parameters"]
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*(_cell(row[name]) for name in columns))
+    Console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return str(value)

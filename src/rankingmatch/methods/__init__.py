@@ -1,0 +1,100 @@
+"""Methods by name. To add one: one file, one line in this table, one row in docs/methods.md."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rankingmatch.errors import ConfigError, unknown_name
+from rankingmatch.methods.fixmatch import FixMatch
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.rankingmatch import RankingMatch
+from rankingmatch.methods.supervised import Supervised
+from rankingmatch.options import Option, imported, options_of, validate
+
+__all__ = [
+    "METHODS",
+    "Batch",
+    "Context",
+    "Entry",
+    "Losses",
+    "Method",
+    "PseudoLabels",
+    "Task",
+    "entry",
+    "hyperparameters_of",
+    "make_method",
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method with its row in the paper's comparison of methods (Table 6)."""
+
+    method: type[Method]
+    augmentation: str = ""
+    post_processing: str = ""
+    ranking_loss: str = "none"
+    note: str = ""
+    reference: str = ""
+    variant: str = ""  # the value of `ranking`, where one class serves several names
+
+
+def _ranking(variant: str, loss: str, note: str = "") -> Entry:
+    return Entry(RankingMatch, "weak & strong", "confidence threshold", loss, note, "Tran et al., 2021", variant)
+
+
+METHODS: dict[str, Entry] = {
+    "supervised": Entry(Supervised, "weak", note="labeled images only: the floor"),
+    "fixmatch-ra": Entry(
+        FixMatch,
+        "weak & strong",
+        "confidence threshold",
+        note="RandAugment",
+        reference="Sohn et al., 2020",
+    ),
+    "rankingmatch-bm": _ranking("bm", "BatchMean triplet"),
+    "rankingmatch-ct": _ranking("ct", "contrastive"),
+    "rankingmatch-bh": _ranking("bh", "BatchHard triplet"),
+    "rankingmatch-ba": _ranking("ba", "BatchAll triplet"),
+    "rankingmatch-bm+ct": _ranking("bm+ct", "BatchMean + contrastive", "the paper's future work"),
+}
+
+
+def entry(name: str) -> Entry:
+    """The method called `name`, or found at the import path `package.module:Class`."""
+    if ":" in name:
+        return Entry(_imported(name))
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS, " (or package.module:Class)")
+    return METHODS[name]
+
+
+def _imported(path: str) -> type[Method]:
+    found = imported("method", path)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise ConfigError(f"method '{path}' is not a subclass of rankingmatch.methods.Method")
+    return found
+
+
+def hyperparameters_of(name: str) -> list[Option]:
+    """The options of the method called `name`."""
+    chosen = entry(name)
+    variants = set(chosen.variant.split("+"))
+    return [
+        option for option in options_of(chosen.method) if not option.used_by or variants.intersection(option.used_by)
+    ]
+
+
+def make_method(name: str, hyperparameters: Mapping[str, Any]) -> Method:
+    """The method called `name` with these hyper-parameters, checked; the others have their defaults."""
+    chosen = entry(name)
+    known = {option.name: option for option in hyperparameters_of(name)}
+    for given in hyperparameters:
+        if given not in known:
+            flag = "--" + given.replace("_", "-")
+            flags = ", ".join(option.flag for option in known.values()) or "none"
+            raise ConfigError(f"{flag} is not used by the method '{name}'; its hyper-parameters: {flags}")
+    variant = {"ranking": chosen.variant} if chosen.variant else {}
+    method = chosen.method(**variant, **hyperparameters)
+    validate(method)
+    return method

@@ -1,0 +1,31 @@
+"""FixMatch (Sohn et al., 2020): confident pseudo-labels of weak views teach strong views."""
+
+from dataclasses import dataclass
+
+from torch import nn
+from torch.nn import functional as F
+
+from rankingmatch.losses import masked_cross_entropy
+from rankingmatch.methods import declarations
+from rankingmatch.methods.passes import view_outputs
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+from rankingmatch.methods.targets import pseudo_label
+
+
+@dataclass(eq=False)
+class FixMatch(Method):
+    """Eq. (2) + λ_u · Eq. (3)."""
+
+    threshold: float = declarations.threshold()
+    unlabeled_weight: float = declarations.unlabeled_weight()
+    joint_pass: bool = declarations.joint_pass()
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s^CE + λ_u L_u^CE."""
+        (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
+        outputs = view_outputs(model, labeled, weak, strong, joint=self.joint_pass)
+        pseudo = pseudo_label(outputs.weak_logits, self.threshold)
+        labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
+        unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)
+        total = labeled_ce + self.unlabeled_weight * unlabeled_ce
+        return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)

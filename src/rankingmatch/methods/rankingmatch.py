@@ -1,0 +1,107 @@
+"""RankingMatch (Tran et al., 2021): FixMatch plus a ranking loss that draws same-class outputs together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.losses import (
+    batch_all_triplet,
+    batch_hard_triplet,
+    batch_mean_triplet,
+    contrastive,
+    masked_cross_entropy,
+)
+from rankingmatch.methods import declarations
+from rankingmatch.methods.passes import view_outputs
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
+from rankingmatch.methods.targets import pseudo_label
+from rankingmatch.networks import Output
+from rankingmatch.options import option
+
+TRIPLET_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "bm": batch_mean_triplet,
+    "bh": batch_hard_triplet,
+    "ba": batch_all_triplet,
+}
+TRIPLETS = tuple(TRIPLET_LOSSES)
+
+
+@dataclass(eq=False)
+class RankingMatch(Method):
+    """Eq. (1): L_s^CE + λ_u L_u^CE + λ_r (L_s^Rank + L_u^Rank).
+
+    `ranking` says which loss ranks: BatchMean, BatchHard or BatchAll triplet, Contrastive, or the sum of
+    BatchMean and Contrastive that the paper leaves to future work.
+    """
+
+    ranking: Literal["bm", "bh", "ba", "ct", "bm+ct"] = "bm"
+    threshold: float = declarations.threshold()
+    unlabeled_weight: float = declarations.unlabeled_weight()
+    ranking_weight: float = option(1.0, "λ_r: weight of the ranking losses.", interval="[0, inf)")
+    margin: float = option(0.5, "m: margin of the triplet losses.", interval="[0, inf)", used_by=TRIPLETS)
+    soft_margin: bool = option(True, "f: softplus (soft margin) rather than hinge.", used_by=TRIPLETS)
+    squared: bool = option(False, "d: squared rather than plain Euclidean distance.", used_by=TRIPLETS)
+    true_mean: bool = option(
+        False,
+        "BatchMean: divide by the numbers of positives and negatives rather than by |C| as Eq. 6 does.",
+        used_by=("bm",),
+    )
+    temperature: float = option(0.2, "T: temperature of the contrastive loss.", interval="(0, inf)", used_by=("ct",))
+    l2_normalize: bool = option(True, "L2-normalise what is ranked.")
+    rank_on: Literal["logits", "features"] = option(
+        "logits", "C: rank the logits, as the paper argues, or the features before the head."
+    )
+    rank_all: bool = option(False, "Rank all unlabeled rows rather than the confident ones only.")
+    joint_pass: bool = declarations.joint_pass()
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """Algorithm 1."""
+        (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
+        outputs = view_outputs(model, labeled, weak, strong, joint=self.joint_pass)
+        pseudo = pseudo_label(outputs.weak_logits, self.threshold)
+        labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
+        unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)
+        labeled_rank = self._rank(self._ranked(outputs.labeled), batch.labels)
+        unlabeled_rank = self._rank(*self._ranked_rows(outputs.strong, pseudo))
+        rank = labeled_rank + unlabeled_rank
+        total = labeled_ce + self.unlabeled_weight * unlabeled_ce + self.ranking_weight * rank
+        parts = {
+            "labeled_ce": labeled_ce,
+            "unlabeled_ce": unlabeled_ce,
+            "labeled_rank": labeled_rank,
+            "unlabeled_rank": unlabeled_rank,
+        }
+        return Losses(total, parts, pseudo)
+
+    def _ranked(self, output: Output) -> Tensor:
+        return output.logits if self.rank_on == "logits" else output.features
+
+    def _ranked_rows(self, output: Output, pseudo: PseudoLabels) -> tuple[Tensor, Tensor]:
+        """C and its labels for the unlabeled ranking loss."""
+        rows = self._ranked(output)
+        if self.rank_all:
+            return rows, pseudo.labels
+        return rows[pseudo.confident], pseudo.labels[pseudo.confident]
+
+    def _rank(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """L^Rank: the loss that `ranking` names, or the sum of the two it names."""
+        losses = [self._loss(kind, rows, labels) for kind in self.ranking.split("+")]
+        return torch.stack(losses).sum()
+
+    def _loss(self, kind: str, rows: Tensor, labels: Tensor) -> Tensor:
+        if kind == "ct":
+            return contrastive(rows, labels, temperature=self.temperature, l2_normalize=self.l2_normalize)
+        only_mean = {"true_mean": self.true_mean} if kind == "bm" else {}
+        return TRIPLET_LOSSES[kind](
+            rows,
+            labels,
+            margin=self.margin,
+            soft_margin=self.soft_margin,
+            squared=self.squared,
+            l2_normalize=self.l2_normalize,
+            **only_mean,
+        )

@@ -1,0 +1,21 @@
+"""Supervised only: the floor every table needs."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+from torch.nn import functional as F
+
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+
+
+@dataclass(eq=False)
+class Supervised(Method):
+    """Eq. (2) alone: cross-entropy of the weak views of the labeled images."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ()
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s^CE."""
+        loss = F.cross_entropy(model(batch.labeled[0]).logits, batch.labels)
+        return Losses(loss, {"labeled_ce": loss})

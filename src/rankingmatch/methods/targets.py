@@ -1,0 +1,11 @@
+"""What unlabeled images are trained towards."""
+
+from torch import Tensor
+
+from rankingmatch.methods.protocol import PseudoLabels
+
+
+def pseudo_label(logits: Tensor, threshold: float) -> PseudoLabels:
+    """argmax of softmax(q), confident where its probability is at least τ."""
+    probability, label = logits.softmax(1).max(1)
+    return PseudoLabels(label, probability >= threshold)

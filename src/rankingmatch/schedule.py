@@ -1,0 +1,21 @@
+"""How numbers change over a run."""
+
+import math
+
+
+def cosine(base: float, step: int, steps: int) -> float:
+    """Eq. (8): η cos(7πs / 16S)."""
+    return base * math.cos(7 * math.pi * step / (16 * steps))
+
+
+def ema_decay(decay: float, step: int) -> float:
+    """The decay of the weight average at a step: min(decay, (1+s)/(10+s)), so that it forgets its random start."""
+    return min(decay, (1 + step) / (10 + step))
+
+
+def batchnorm_momentum(steps: int) -> float:
+    """A BatchNorm momentum that looks back over the same share of any run.
+
+    It is 0.001 at the 131,072 steps of a full run and grows as the run shrinks, up to PyTorch's 0.1.
+    """
+    return min(0.1, max(0.001, 0.001 * 131_072 / steps))

@@ -1,0 +1,85 @@
+"""The paper's formulas as plain Python loops: slow, obvious, and independent of the code they judge."""
+
+import math
+
+Rows = list[list[float]]
+
+
+def normalized(rows: Rows) -> Rows:
+    lengths = [math.sqrt(sum(v * v for v in row)) for row in rows]
+    return [[v / length if length else 0.0 for v in row] for row, length in zip(rows, lengths, strict=True)]
+
+
+def distance(a: list[float], b: list[float], squared: bool) -> float:
+    total = sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+    return total if squared else math.sqrt(total)
+
+
+def f(gap: float, soft_margin: bool) -> float:
+    return math.log1p(math.exp(-abs(gap))) + max(gap, 0.0) if soft_margin else max(gap, 0.0)
+
+
+def batch_all(c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: bool) -> float:
+    """Eq. (4)."""
+    c = normalized(c) if l2 else c
+    terms = []
+    for a in range(len(c)):
+        for p in range(len(c)):
+            for n in range(len(c)):
+                if a != p and y[a] == y[p] and y[a] != y[n]:
+                    gap = m + distance(c[a], c[p], squared) - distance(c[a], c[n], squared)
+                    terms.append(f(gap, soft))
+    return sum(terms) / len(terms) if terms else 0.0
+
+
+def batch_hard(c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: bool) -> float:
+    """Eq. (5)."""
+    c = normalized(c) if l2 else c
+    total = 0.0
+    for a in range(len(c)):
+        positives = [distance(c[a], c[p], squared) for p in range(len(c)) if p != a and y[p] == y[a]]
+        negatives = [distance(c[a], c[n], squared) for n in range(len(c)) if y[n] != y[a]]
+        if positives and negatives:
+            total += f(m + max(positives) - min(negatives), soft)
+    return total / len(c) if c else 0.0
+
+
+def batch_mean(c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: bool, true_mean: bool) -> float:
+    """Eq. (6)."""
+    c = normalized(c) if l2 else c
+    total = 0.0
+    for a in range(len(c)):
+        positives = [distance(c[a], c[p], squared) for p in range(len(c)) if p != a and y[p] == y[a]]
+        negatives = [distance(c[a], c[n], squared) for n in range(len(c)) if y[n] != y[a]]
+        pull = sum(positives) / (max(len(positives), 1) if true_mean else len(c))
+        push = sum(negatives) / (max(len(negatives), 1) if true_mean else len(c))
+        total += f(m + pull - push, soft)
+    return total / len(c) if c else 0.0
+
+
+def contrastive(c: Rows, y: list[int], temperature: float, l2: bool) -> float:
+    """Eq. (7)."""
+    c = normalized(c) if l2 else c
+
+    def s(i: int, j: int) -> float:
+        return sum(u * v for u, v in zip(c[i], c[j], strict=True)) / temperature
+
+    terms = []
+    for a in range(len(c)):
+        for p in range(len(c)):
+            if a != p and y[a] == y[p]:
+                negatives = [s(a, n) for n in range(len(c)) if y[n] != y[a]]
+                top = max([s(a, p), *negatives])
+                below = math.exp(s(a, p) - top) + sum(math.exp(v - top) for v in negatives)
+                terms.append(-(s(a, p) - top - math.log(below)))
+    return sum(terms) / len(terms) if terms else 0.0
+
+
+def softmax(row: list[float]) -> list[float]:
+    top = max(row)
+    weights = [math.exp(v - top) for v in row]
+    return [w / sum(weights) for w in weights]
+
+
+def cross_entropy(row: list[float], label: int) -> float:
+    return -math.log(softmax(row)[label])

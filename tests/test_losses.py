@@ -1,0 +1,196 @@
+"""The losses equal the paper's formulas, have right and finite gradients, and ignore row order."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import naive
+from rankingmatch.losses import (
+    batch_all_triplet,
+    batch_hard_triplet,
+    batch_mean_triplet,
+    contrastive,
+    l2_normalized,
+    masked_cross_entropy,
+    soft_cross_entropy,
+)
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Oracle = Callable[[naive.Rows, list[int]], float]
+
+
+def every_variant() -> list[tuple[str, Loss, Oracle]]:
+    """Each loss with each combination of its options, beside its oracle."""
+    variants: list[tuple[str, Loss, Oracle]] = []
+    for soft, l2, squared in product((True, False), repeat=3):
+        options: dict[str, Any] = {"margin": 0.3, "soft_margin": soft, "l2_normalize": l2, "squared": squared}
+        name = f"soft={soft},l2={l2},squared={squared}"
+        same: dict[str, Any] = {"m": 0.3, "soft": soft, "l2": l2, "squared": squared}
+        variants.append((f"all,{name}", partial(batch_all_triplet, **options), partial(naive.batch_all, **same)))
+        variants.append((f"hard,{name}", partial(batch_hard_triplet, **options), partial(naive.batch_hard, **same)))
+        for true_mean in (False, True):
+            loss = partial(batch_mean_triplet, true_mean=true_mean, **options)
+            oracle = partial(naive.batch_mean, true_mean=true_mean, **same)
+            variants.append((f"mean,{name},true_mean={true_mean}", loss, oracle))
+    for l2 in (True, False):
+        loss = partial(contrastive, temperature=0.7, l2_normalize=l2)
+        variants.append((f"contrastive,l2={l2}", loss, partial(naive.contrastive, temperature=0.7, l2=l2)))
+    return variants
+
+
+VARIANTS = [pytest.param(loss, oracle, id=name) for name, loss, oracle in every_variant()]
+LOSSES = [pytest.param(loss, id=name) for name, loss, _ in every_variant()]
+DEFAULTS = [batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive]
+
+
+def random_rows(n: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(n, 4, generator=generator, dtype=torch.float64)
+    return rows, torch.randint(classes, (n,), generator=generator)
+
+
+@pytest.mark.parametrize(("loss", "oracle"), VARIANTS)
+@pytest.mark.parametrize("labels", [[0, 0, 1, 1, 2, 2, 0, 1, 2], [0, 0, 0, 0, 0, 0, 0, 1, 2], list(range(9))])
+def test_loss_equals_the_formula(loss: Loss, oracle: Oracle, labels: list[int]) -> None:
+    rows, _ = random_rows(9, 3)
+    value = loss(rows, torch.tensor(labels)).item()
+    assert value == pytest.approx(oracle(rows.tolist(), labels), rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize(("loss", "oracle"), VARIANTS)
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(-4, 4), min_size=3, max_size=3)), max_size=8))
+def test_loss_equals_the_formula_on_any_batch(loss: Loss, oracle: Oracle, batch: list[tuple[int, list[int]]]) -> None:
+    # Small integers make ties, zero rows and repeated rows common.
+    labels = [label for label, _ in batch]
+    rows = [[float(v) for v in row] for _, row in batch]
+    tensor = torch.tensor(rows, dtype=torch.float64).reshape(len(rows), 3)
+    value = loss(tensor, torch.tensor(labels, dtype=torch.long)).item()
+    assert value == pytest.approx(oracle(rows, labels), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradient_is_the_derivative(loss: Loss) -> None:
+    rows, labels = random_rows(8, 3, seed=1)
+    assert torch.autograd.gradcheck(lambda x: loss(x, labels), rows.requires_grad_())
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@given(st.permutations(range(10)))
+@settings(max_examples=10, deadline=None)
+def test_row_order_does_not_matter(loss: Loss, order: list[int]) -> None:
+    rows, labels = random_rows(10, 3, seed=2)
+    shuffled = loss(rows[order], labels[order]).item()
+    assert shuffled == pytest.approx(loss(rows, labels).item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", DEFAULTS)
+def test_class_names_do_not_matter(loss: Loss) -> None:
+    rows, labels = random_rows(10, 3)
+    renamed = torch.tensor([17, -5, 4])[labels]
+    assert loss(rows, renamed).item() == pytest.approx(loss(rows, labels).item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", DEFAULTS)
+def test_l2_normalisation_makes_the_scale_of_a_row_irrelevant(loss: Loss) -> None:
+    rows, labels = random_rows(10, 3)
+    scaled = rows * torch.logspace(-30, 30, 10, dtype=torch.float64)[:, None]
+    assert loss(scaled, labels).item() == pytest.approx(loss(rows, labels).item(), rel=1e-9)
+
+
+DEGENERATE = {
+    "identical rows": (torch.ones(6, 3), [0, 0, 1, 1, 2, 2]),
+    "zero rows": (torch.zeros(4, 3), [0, 0, 1, 1]),
+    "single class": (torch.randn(5, 3), [1] * 5),
+    "single row": (torch.randn(1, 3), [0]),
+    "two rows of two classes": (torch.randn(2, 3), [0, 1]),
+    "empty batch": (torch.zeros(0, 3), []),
+    "logits of 1e4": (torch.randn(6, 3).sign() * 1e4, [0, 0, 1, 1, 2, 2]),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_value_and_gradient_stay_finite(loss: Loss, case: str) -> None:
+    rows, labels = DEGENERATE[case]
+    rows = rows.clone().requires_grad_()
+    value = loss(rows, torch.tensor(labels, dtype=torch.long))
+    value.backward()
+    assert value.ndim == 0
+    assert torch.isfinite(value)
+    assert rows.grad is not None
+    assert torch.isfinite(rows.grad).all()
+
+
+@pytest.mark.parametrize("loss", [batch_all_triplet, batch_hard_triplet, contrastive])
+@pytest.mark.parametrize("case", ["single class", "single row", "two rows of two classes", "empty batch"])
+def test_nothing_to_rank_costs_nothing(loss: Loss, case: str) -> None:
+    rows, labels = DEGENERATE[case]
+    assert loss(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0
+
+
+def test_batch_mean_of_one_row_is_the_margin_itself() -> None:
+    value = batch_mean_triplet(torch.randn(1, 3), torch.tensor([0]), margin=0.5)
+    assert value.item() == pytest.approx(math.log1p(math.exp(0.5)))
+
+
+def test_batch_all_equals_a_dense_tensor_of_triplets() -> None:
+    rows, labels = random_rows(90, 4, seed=3)
+    rows.requires_grad_()
+    distance = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
+    gap = 0.5 + distance[:, :, None] - distance[:, None, :]
+    same = labels[:, None] == labels
+    positive = same & ~torch.eye(90, dtype=torch.bool)
+    triplets = positive[:, :, None] & ~same[:, None, :]
+    dense = torch.nn.functional.softplus(gap)[triplets].mean()
+    ours = batch_all_triplet(rows, labels, l2_normalize=False)
+    (expected,) = torch.autograd.grad(dense, rows)
+    (gradient,) = torch.autograd.grad(ours, rows)
+    torch.testing.assert_close(ours, dense)
+    torch.testing.assert_close(gradient, expected)
+
+
+@pytest.mark.parametrize("loss", DEFAULTS)
+def test_half_precision_logits_are_ranked_in_float32(loss: Loss) -> None:
+    rows, labels = random_rows(10, 3)
+    half = rows.to(torch.bfloat16)
+    value = loss(half, labels)
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(loss(half.float(), labels).item())
+
+
+@pytest.mark.parametrize("loss", DEFAULTS)
+def test_wrong_shapes_are_named(loss: Loss) -> None:
+    with pytest.raises(ValueError, match=r"\(n, classes\).*\(3, 2\) and \(4,\)"):
+        loss(torch.zeros(3, 2), torch.zeros(4, dtype=torch.long))
+
+
+def test_l2_normalized_rows_have_length_one_and_zero_stays_zero() -> None:
+    rows = l2_normalized(torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e30, 0.0]]))
+    assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0.0, 0.0], [1.0, 0.0]]
+
+
+def test_masked_cross_entropy_divides_by_all_rows() -> None:
+    rows, labels = random_rows(6, 3)
+    mask = [True, False, True, False, False, True]
+    terms = [
+        naive.cross_entropy(row, label)
+        for row, label, kept in zip(rows.tolist(), labels.tolist(), mask, strict=True)
+        if kept
+    ]
+    assert masked_cross_entropy(rows, labels, torch.tensor(mask)).item() == pytest.approx(sum(terms) / 6)
+
+
+def test_soft_cross_entropy_of_a_one_hot_target_is_cross_entropy() -> None:
+    rows, labels = random_rows(6, 4)
+    target = torch.nn.functional.one_hot(labels, 4).double()
+    expected = sum(naive.cross_entropy(r, y) for r, y in zip(rows.tolist(), labels.tolist(), strict=True)) / 6
+    assert soft_cross_entropy(rows, target).item() == pytest.approx(expected)

@@ -82,4 +82,5 @@ def softmax(row: list[float]) -> list[float]:
 
 
 def cross_entropy(row: list[float], label: int) -> float:
-    return -math.log(softmax(row)[label])
+    top = max(row)
+    return top + math.log(sum(math.exp(v - top) for v in row)) - row[label]

@@ -12,7 +12,7 @@ A recipe is a short TOML file that says only what differs from the defaults:
     steps = 1000
 
     [variations]                # optional: each is run for each method
-    "joint pass" = { joint_pass = true }
+    "joint pass" = { weak_pass = "joint" }
 """
 
 import datetime

@@ -1,6 +1,7 @@
 """Declared options as flags of the command line."""
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -75,7 +76,7 @@ class SettingsCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Note which method is asked for: one found by import path brings flags of its own."""
-        for word, following in zip(args, [*args[1:], ""], strict=True):
+        for word, following in pairwise([*args, ""]):
             if word == "--method":
                 ctx.meta["method"] = following
             elif word.startswith("--method="):

@@ -27,7 +27,7 @@ def batch_all_triplet(
     The gradient is analytic and computed together with the loss, so there is no second derivative.
     """
     rows = _ranking_rows(logits, labels, l2_normalize)
-    loss: Tensor = _MeanOverTriplets.apply(_distances(rows, squared), labels, margin, soft_margin)
+    loss: Tensor = _MeanOverTriplets.apply(_distances(rows, squared), labels, margin, soft_margin)  # type: ignore[no-untyped-call]
     return loss + _nothing(rows)
 
 

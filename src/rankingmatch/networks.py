@@ -147,7 +147,7 @@ def wide_resnet(name: str) -> Callable[[int, int], nn.Module] | None:
 
 
 NETWORKS: dict[str, str] = {
-    "small": "wrn-10-2",
+    "small": "wrn-10-1",
     "wrn-28-2": "wrn-28-2",
     "wrn-28-2-large": "wrn-28-2-large",
     "wrn-37-2": "wrn-37-2",

@@ -15,10 +15,10 @@ def unlabeled_weight(default: float = 1.0) -> Any:
     return option(default, "λ_u: weight of the unlabeled loss.", interval="[0, inf)")
 
 
-def joint_pass(default: bool = False) -> Any:
-    """One network pass or two."""
+def weak_pass(default: str = "running") -> Any:
+    """How the weak views go through the network."""
     return option(
         default,
-        "Send labeled, weak and strong views through the network in one pass with a graph, as FixMatch's "
-        "lineage does; otherwise the weak views have a pass of their own, without a graph.",
+        "How weak views go through the network: on their own without a graph, normalised by BatchNorm's running "
+        "statistics or by their own batch; or in one joint pass with the others, as FixMatch's lineage does.",
     )

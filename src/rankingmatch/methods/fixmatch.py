@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods import declarations
-from rankingmatch.methods.passes import view_outputs
+from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
 from rankingmatch.methods.targets import pseudo_label
 
@@ -18,12 +18,12 @@ class FixMatch(Method):
 
     threshold: float = declarations.threshold()
     unlabeled_weight: float = declarations.unlabeled_weight()
-    joint_pass: bool = declarations.joint_pass()
+    weak_pass: WeakPass = declarations.weak_pass()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s^CE + λ_u L_u^CE."""
         (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        outputs = view_outputs(model, labeled, weak, strong, joint=self.joint_pass)
+        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
         unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)

@@ -1,11 +1,13 @@
 """How views go through the network."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from rankingmatch.networks import Output
+
+WeakPass = Literal["running", "batch", "joint"]
 
 
 class ViewOutputs(NamedTuple):
@@ -16,23 +18,28 @@ class ViewOutputs(NamedTuple):
     strong: Output
 
 
-def view_outputs(model: nn.Module, labeled: Tensor, weak: Tensor, strong: Tensor, *, joint: bool) -> ViewOutputs:
+def view_outputs(model: nn.Module, labeled: Tensor, weak: Tensor, strong: Tensor, weak_pass: WeakPass) -> ViewOutputs:
     """Outputs for labeled, weak and strong views.
 
-    Jointly, all views share one pass and so BatchNorm's statistics of the batch. Otherwise the weak views go
-    first, without a graph, which saves their backward pass and a third of the memory.
+    In a joint pass all views share BatchNorm's statistics of the batch and a graph that the weak ones do not need.
+    On their own the weak views have no graph, which saves their backward pass and their part of the memory; they are
+    normalised by their own batch, or, in evaluation mode, by the running statistics.
     """
-    if joint:
-        sizes = [len(labeled), len(weak), len(strong)]
-        output = model(torch.cat([labeled, weak, strong]))
-        logits, features = output.logits.split(sizes), output.features.split(sizes)
-        return ViewOutputs(Output(logits[0], features[0]), logits[1].detach(), Output(logits[2], features[2]))
-    with torch.no_grad():
-        weak_logits = model(weak).logits
-    output = model(torch.cat([labeled, strong]))
-    count = len(labeled)
-    return ViewOutputs(
-        Output(output.logits[:count], output.features[:count]),
-        weak_logits,
-        Output(output.logits[count:], output.features[count:]),
-    )
+    views = [labeled, strong] if weak_pass != "joint" else [labeled, strong, weak]
+    if weak_pass != "joint":
+        weak_logits = _without_graph(model, weak, evaluating=weak_pass == "running")
+    output = model(torch.cat(views))
+    sizes = [len(view) for view in views]
+    logits, features = output.logits.split(sizes), output.features.split(sizes)
+    if weak_pass == "joint":
+        weak_logits = logits[2].detach()
+    return ViewOutputs(Output(logits[0], features[0]), weak_logits, Output(logits[1], features[1]))
+
+
+@torch.no_grad()
+def _without_graph(model: nn.Module, images: Tensor, *, evaluating: bool) -> Tensor:
+    was_training = model.training
+    model.train(was_training and not evaluating)
+    logits: Tensor = model(images).logits
+    model.train(was_training)
+    return logits

@@ -16,7 +16,7 @@ from rankingmatch.losses import (
     masked_cross_entropy,
 )
 from rankingmatch.methods import declarations
-from rankingmatch.methods.passes import view_outputs
+from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Output
@@ -56,12 +56,12 @@ class RankingMatch(Method):
         "logits", "C: rank the logits, as the paper argues, or the features before the head."
     )
     rank_all: bool = option(False, "Rank all unlabeled rows rather than the confident ones only.")
-    joint_pass: bool = declarations.joint_pass()
+    weak_pass: WeakPass = declarations.weak_pass()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
         (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        outputs = view_outputs(model, labeled, weak, strong, joint=self.joint_pass)
+        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
         unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)

@@ -1,0 +1,36 @@
+# Every target works alone on a fresh clone with nothing but Python 3.11 or newer and make.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint format results clean
+
+demo: $(READY)  ## train with and without the unlabeled images, and compare
+	$(BIN)/rankingmatch bench demo --out runs
+
+test: $(READY)  ## the test suite
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## put the code into its usual form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+results: $(READY)  ## the tables of docs/results.md, measured anew (resumable)
+	$(BIN)/rankingmatch bench digits weak-pass --out runs/results --markdown docs/results.md
+
+clean:  ## remove the environment and caches; runs/ is yours to keep
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankingmatch needs Python 3.11 or newer; set PYTHON=/path/to/python")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

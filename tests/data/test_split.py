@@ -1,0 +1,96 @@
+"""Labels are hidden evenly and by seed; bad requests are named."""
+
+import numpy as np
+import pytest
+
+from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, benchmark, hide_labels, make_split
+from rankingmatch.errors import ConfigError, DataError
+
+NAMES = ("cat", "dog", "owl")
+
+
+def dataset(counts: tuple[int, int, int] = (10, 20, 30)) -> Dataset:
+    labels = np.repeat(np.arange(3), counts)
+    images = np.arange(len(labels), dtype=np.uint8).reshape(-1, 1, 1, 1).repeat(4, 1)
+    return Dataset(NAMES, Images(images, labels))
+
+
+@pytest.mark.parametrize(("count", "expected"), [(3, [1, 1, 1]), (12, [4, 4, 4]), (13, [4, 4, 5]), (14, [4, 5, 5])])
+def test_the_same_number_of_labels_remains_for_each_class(count: int, expected: list[int]) -> None:
+    labels = dataset().train.labels
+    visible = hide_labels(labels, count, NAMES, np.random.default_rng(0))
+    assert sorted(np.bincount(visible[visible != UNLABELED]).tolist()) == expected
+    kept = visible != UNLABELED
+    assert (visible[kept] == labels[kept]).all()
+
+
+def test_the_seed_decides_which_labels_remain() -> None:
+    settings = DataSettings(labels=12)
+    first, again, other = (make_split(dataset(), settings, seed) for seed in (0, 0, 1))
+    assert (first.labels == again.labels).all()
+    assert (first.labels != other.labels).any()
+
+
+def test_validation_images_are_held_out_of_training() -> None:
+    split = make_split(dataset(), DataSettings(labels=6, validation=20), seed=0)
+    assert split.validation is not None
+    held_out, kept = set(split.validation.images[:, 0, 0, 0]), set(split.images[:, 0, 0, 0])
+    assert (len(held_out), len(kept)) == (20, 40)
+    assert not held_out & kept
+    assert (split.validation.labels != UNLABELED).all()
+
+
+def test_a_given_validation_set_is_kept() -> None:
+    given = Images(np.zeros((2, 4, 1, 1), np.uint8), np.array([0, 1]))
+    base = dataset()
+    split = make_split(Dataset(NAMES, base.train, validation=given), DataSettings(validation=20), seed=0)
+    assert split.validation is given
+    assert len(split.images) == 60
+
+
+def test_labeled_images_join_the_pool_only_when_asked() -> None:
+    alone = make_split(dataset(), DataSettings(labels=6), seed=0)
+    together = make_split(dataset(), DataSettings(labels=6, include_labeled=True), seed=0)
+    assert len(alone.unlabeled_rows) == 54
+    assert not set(alone.unlabeled_rows) & set(alone.labeled_rows)
+    assert len(together.unlabeled_rows) == 60
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (DataSettings(labels=61), "--labels 61 is more than the 60 labeled"),
+        (DataSettings(labels=2), "--labels 2 is fewer than the 3 classes"),
+        (DataSettings(labels=36), "class 'cat' has 10 images but 12 labels were asked"),
+        (DataSettings(validation=60), "--validation 60 leaves no labeled image"),
+    ],
+)
+def test_impossible_requests_are_named(settings: DataSettings, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_split(dataset(), settings, seed=0)
+
+
+def test_no_label_at_all_is_named() -> None:
+    base = dataset()
+    unlabeled = Dataset(NAMES, Images(base.train.images, np.full(60, UNLABELED)))
+    with pytest.raises(DataError, match="no training image has a label"):
+        make_split(unlabeled, DataSettings(), seed=0)
+
+
+def test_digits_are_there_with_a_fixed_test_set() -> None:
+    first, again = benchmark("digits").load(), benchmark("digits").load()
+    assert first.train.images.shape == (1437, 8, 8, 1)
+    assert first.train.images.dtype == np.uint8
+    assert first.train.images.max() == 255
+    assert first.classes == tuple("0123456789")
+    assert first.test is not None
+    assert again.test is not None
+    assert len(first.test) == 360
+    assert (first.test.images == again.test.images).all()
+    train = {image.tobytes() for image in first.train.images}
+    assert sum(image.tobytes() in train for image in first.test.images) == 0
+
+
+def test_an_unknown_dataset_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown dataset 'digit'; did you mean 'digits'"):
+        benchmark("digit")

@@ -1,0 +1,293 @@
+"""Through the command line, as a user would: in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rankingmatch.cli import main
+
+QUICK = ["--steps", "40", "--batch-size", "8", "--mu", "2", "--network", "wrn-10-1", "--threads", "1"]
+
+
+def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def rankingmatch(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
+    process = start(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that went through without interruption."""
+    place = tmp_path_factory.mktemp("finished")
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--out", "run", cwd=place)
+    assert code == 0, err
+    return place / "run"
+
+
+# --- train ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_directory_holds_what_the_design_says(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.json", "metrics.jsonl", "result.json", "model.safetensors", "checkpoints"} <= names
+    result = json.loads((finished / "result.json").read_text())
+    assert (result["method"], result["labels"], result["seed"], result["steps"]) == ("rankingmatch-bm", 40, 0, 40)
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(2, 41, 2))
+    assert lines[-1]["test_error"] == result["test_error"]
+    assert 0 <= result["test_error"] <= 100
+    config = json.loads((finished / "config.json").read_text())
+    assert config["training"]["mu"] == 2
+    assert config["hyperparameters"]["threshold"] == 0.95
+
+
+def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
+    code, out, err = rankingmatch("train", "digits", *QUICK, "--evaluate-every", "20", cwd=tmp_path)
+    assert code == 0
+    assert "\x1b" not in err + out
+    step = next(line for line in err.splitlines() if line.startswith("step 40/40"))
+    for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0 s left"):
+        assert word in step
+    assert "test error" in out
+    assert "rankingmatch evaluate runs/digits-40-rankingmatch-bm-0" in out
+
+
+def test_json_lines_are_json_and_nothing_else(tmp_path: Path) -> None:
+    arguments = ["train", "digits", "--method", "supervised", *QUICK, "--evaluate-every", "20", "--json"]
+    code, out, _ = rankingmatch(*arguments, cwd=tmp_path)
+    assert code == 0
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events] == ["evaluation", "evaluation", "result"]
+    assert events[-1]["test_error"] == events[1]["test_error"]
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    assert rankingmatch("train", "digits", *QUICK, "--quiet", cwd=tmp_path) == (0, "", "")
+
+
+# --- resume --------------------------------------------------------------------------------------------------
+
+
+def wait_for_checkpoint(run: Path, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not list(run.glob("checkpoints/*.json")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def without_times(run: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("seconds", "images_per_second")} for line in lines]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", "digits", *QUICK, "--out", run, "--checkpoint-steps", "3", cwd=tmp_path)
+    wait_for_checkpoint(run, process)
+    os.kill(process.pid, sent)
+    _, err = process.communicate(timeout=60)
+    assert not (run / "result.json").exists(), "the run was over before the signal came"
+    if sent != signal.SIGKILL:
+        assert process.returncode == 130
+        assert f"rankingmatch train --resume --out {run}" in err
+    code, _, err = rankingmatch("train", "--resume", "--out", run, cwd=tmp_path)
+    assert code == 0, err
+    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    assert (run / "best.safetensors").read_bytes() == (finished / "best.safetensors").read_bytes()
+    assert without_times(run) == without_times(finished)
+
+
+def test_resuming_a_finished_run_says_its_result_again(finished: Path, tmp_path: Path) -> None:
+    before = (finished / "model.safetensors").read_bytes()
+    code, out, _ = rankingmatch("train", "--resume", "--out", finished, cwd=tmp_path)
+    assert code == 0
+    assert "test error" in out
+    assert (finished / "model.safetensors").read_bytes() == before
+
+
+def test_resume_starts_a_run_that_is_not_there(tmp_path: Path) -> None:
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--resume", "--quiet", cwd=tmp_path)
+    assert code == 0, err
+
+
+def test_resume_refuses_other_settings(finished: Path, tmp_path: Path) -> None:
+    code, _, err = rankingmatch("train", "--resume", "--out", finished, "--learning-rate", "1", cwd=tmp_path)
+    assert code == 2
+    assert "learning_rate is 0" in err
+
+
+# --- evaluate, methods, datasets, bench ----------------------------------------------------------------------
+
+
+def test_evaluate_agrees_with_training(finished: Path, tmp_path: Path) -> None:
+    code, out, err = rankingmatch("evaluate", finished, "--json", cwd=tmp_path)
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["test_error"] == pytest.approx(json.loads((finished / "result.json").read_text())["test_error"])
+    assert sum(map(sum, report["confusion"])) == report["images"] == 360
+    code, out, _ = rankingmatch("evaluate", finished, "--best", cwd=tmp_path)
+    assert code == 0
+    assert "most often taken for" in out
+
+
+def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
+    code, out, _ = rankingmatch("methods", "--json", cwd=tmp_path)
+    assert code == 0
+    rows = {row["method"]: row for row in map(json.loads, out.splitlines())}
+    assert rows["rankingmatch-bm"]["ranking loss"] == "BatchMean triplet"
+    assert rows["rankingmatch-ct"]["hyper-parameters"]["temperature"] == 0.2
+    assert "margin" not in rows["rankingmatch-ct"]["hyper-parameters"]
+    code, out, _ = rankingmatch("datasets", cwd=tmp_path)
+    assert code == 0
+    assert "digits" in out
+
+
+def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'title = "Mine"\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised", "fixmatch-ra"]\nfolds = 2\n'
+        '[settings]\nsteps = 4\nbatch_size = 8\nmu = 1\nnetwork = "wrn-10-1"\nthreads = 1\n'
+    )
+    code, out, err = rankingmatch("bench", recipe, "--markdown", "table.md", cwd=tmp_path)
+    assert code == 0, err
+    assert "Mine" in out
+    table = (tmp_path / "table.md").read_text()
+    assert table.count("±") >= 2
+    runs = sorted((tmp_path / "runs/bench/mine").iterdir())
+    assert len(runs) == 4
+    made = [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
+    assert rankingmatch("bench", recipe, "--json", cwd=tmp_path)[0] == 0
+    assert made == [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
+
+
+def test_a_diverging_run_is_recorded_as_nan_with_its_step(tmp_path: Path) -> None:
+    arguments = ["train", "digits", *QUICK, "--learning-rate", "1e30", "--out", "run", "--log-every", "1"]
+    code, _, err = rankingmatch(*arguments, cwd=tmp_path)
+    assert code == 1
+    assert "became non-finite at step" in err
+    assert "Traceback" not in err
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["diverged_at"] > 0
+    assert result["test_error"] is None
+
+
+# --- help ----------------------------------------------------------------------------------------------------
+
+
+def test_help_needs_no_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.argv=['rankingmatch','--help']\ntry:\n import rankingmatch.__main__\nexcept SystemExit: pass\n"
+    )
+    program += "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
+    ).stdout
+    assert out.splitlines()[-1] == "False False"
+    for command in ("train", "evaluate", "methods", "datasets", "bench"):
+        assert f"  {command}" in out
+
+
+def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: Path) -> None:
+    code, out, _ = rankingmatch("train", "--help", cwd=tmp_path)
+    assert code == 0
+    words = " ".join(out.split())
+    for flag, symbol in {
+        "--batch-size": "B:",
+        "--mu": "μ:",
+        "--learning-rate": "η:",
+        "--steps": "S:",
+        "--threshold": "τ:",
+        "--margin": "m:",
+        "--temperature": "T:",
+        "--unlabeled-weight": "λ_u:",
+        "--ranking-weight": "λ_r:",
+    }.items():
+        assert flag in words
+        assert symbol in words[words.index(flag) : words.index(flag) + 60]
+
+
+# --- bad input -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "which data?"),
+        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+        (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
+        (["train", "digits", "--method", "rankingmatch"], "unknown method 'rankingmatch'; did you mean 'rankingmatch-"),
+        (["train", "digits", "--network", "wrn-28-two"], "unknown network 'wrn-28-two'; did you mean 'wrn-28-2'?"),
+        (["train", "digits", "--network", "wrn-27-2"], "the depth must be"),
+        (["train", "digits", "--labels", "5000"], "--labels 5000 is more than the 1300 labeled training images"),
+        (["train", "digits", "--labels", "9"], "--labels 9 is fewer than the 10 classes"),
+        (["train", "digits", "--threshold", "0"], "--threshold is 0.0; it must be in (0, 1]"),
+        (["train", "digits", "--threshold", "1.2"], "--threshold is 1.2; it must be in (0, 1]"),
+        (["train", "digits", "--batch-size", "0"], "--batch-size is 0; it must be in [1, inf)"),
+        (["train", "digits", "--batch-size", "many"], "'many' is not a valid integer"),
+        (
+            ["train", "digits", "--method", "supervised", "--margin", "1"],
+            "--margin is not used by the method 'supervised'",
+        ),
+        (["train", "digits", "--epochs", "1", "--steps", "2"], "--epochs and --steps"),
+        (["train", "digits", "--treshold", "0.9"], "No such option '--treshold'"),
+        (["train", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
+        (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["bench", "table99"], "unknown recipe 'table99'"),
+        (["bench", "none.toml"], "there is no such file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_gets_one_clear_line_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert (left.value.code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [], "nothing may be left behind"
+
+
+def test_an_output_directory_that_holds_another_run_is_refused(finished: Path, tmp_path: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    code, _, err = rankingmatch("train", "digits", "--out", finished, cwd=tmp_path)
+    assert code == 2
+    assert "already holds a run" in err
+    assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+
+
+def test_an_output_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--out", "file/run", cwd=tmp_path)
+    assert code == 2
+    assert "file/run cannot be written (Not a directory)" in err
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json").write_text('{"dataset": "digits"}')
+    code, _, err = rankingmatch("train", "--resume", "--out", "run", cwd=tmp_path)
+    assert code == 2
+    assert "not one of this version" in err
+    assert "Traceback" not in err

@@ -1,0 +1,112 @@
+"""What is saved comes back whole or not at all."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankingmatch.checkpoint import (
+    ModelCard,
+    load_model,
+    restore_latest,
+    save_checkpoint,
+    save_model,
+    write_atomically,
+)
+from rankingmatch.errors import RunError
+from rankingmatch.train import State, train
+from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+
+CARD = ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8)
+
+
+def checkpointed(directory: Path, steps: int = 5) -> State:
+    """A state after some steps, with a checkpoint of each."""
+    split, settings = tiny_split(), tiny_settings(steps=steps)
+    state = tiny_state(split, settings)
+    for _ in train(state, split, VIEWS, settings):
+        save_checkpoint(directory, state)
+    return state
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+    checkpointed(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"step-00000000{n}.{end}" for n in (4, 5) for end in ("json", "safetensors")]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped byte", "no tensors", "torn json", "json of another shape"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpointed(tmp_path)
+    tensors, about = tmp_path / "step-000000005.safetensors", tmp_path / "step-000000005.json"
+    content = tensors.read_bytes()
+    if damage == "truncated":
+        tensors.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped byte":
+        tensors.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    elif damage == "no tensors":
+        tensors.unlink()
+    elif damage == "torn json":
+        about.write_text(about.read_text()[:20])
+    else:
+        about.write_text(json.dumps({"step": 5}))
+    fresh = tiny_state(tiny_split(), tiny_settings(steps=5))
+    with caplog.at_level(logging.WARNING):
+        assert restore_latest(tmp_path, fresh)
+    assert fresh.step == 4
+    assert "step-000000005 cannot be used" in caplog.text
+
+
+def test_without_a_usable_checkpoint_the_state_is_as_new(tmp_path: Path) -> None:
+    fresh = tiny_state(tiny_split(), tiny_settings())
+    assert not restore_latest(tmp_path / "nowhere", fresh)
+    assert fresh.step == 0
+
+
+def test_tensors_without_their_json_do_not_count(tmp_path: Path) -> None:
+    checkpointed(tmp_path)
+    (tmp_path / "step-000000005.json").unlink()
+    fresh = tiny_state(tiny_split(), tiny_settings(steps=5))
+    assert restore_latest(tmp_path, fresh)
+    assert fresh.step == 4
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full_disk(_: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_a_model_comes_back_with_its_card(tmp_path: Path) -> None:
+    state = tiny_state(tiny_split(), tiny_settings())
+    save_model(tmp_path / "model.safetensors", state.ema, CARD)
+    model, card = load_model(tmp_path / "model.safetensors", CPU)
+    assert card == CARD
+    images = torch.randint(0, 256, (4, 1, 8, 8), dtype=torch.uint8)
+    assert torch.equal(model(images).logits, state.ema(images).logits)
+
+
+def test_saving_a_model_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    state = tiny_state(tiny_split(), tiny_settings())
+    save_model(tmp_path / "a", state.ema, CARD)
+    save_model(tmp_path / "b", state.ema, CARD)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      "])
+def test_a_file_that_is_no_model_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(RunError, match="not a model of rankingmatch"):
+        load_model(path, CPU)

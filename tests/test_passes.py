@@ -1,0 +1,59 @@
+"""The three ways of the weak views differ in BatchNorm's statistics and in the graph, as they say."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankingmatch.methods.passes import WeakPass, view_outputs
+from rankingmatch.networks import Output
+
+
+class Norm(nn.Module):
+    """BatchNorm alone, on 1×1 images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1, momentum=0.5)
+
+    def forward(self, images: Tensor) -> Output:
+        rows = self.norm(images.flatten(1).float())
+        return Output(rows, rows)
+
+
+def images(*values: int) -> Tensor:
+    return torch.tensor(values, dtype=torch.uint8).view(-1, 1, 1, 1)
+
+
+LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
+
+
+@pytest.mark.parametrize(
+    ("way", "expected_weak", "seen_by_running_mean"),
+    [
+        ("running", [10.0, 30.0], [3.0]),  # mean 0 and variance 1 before the first update
+        ("batch", [-1.0, 1.0], [20.0, 3.0]),
+        ("joint", [(10 - 52 / 6) / 10.045, (30 - 52 / 6) / 10.045], [52 / 6]),
+    ],
+)
+def test_weak_views_are_normalised_as_said(
+    way: WeakPass, expected_weak: list[float], seen_by_running_mean: list[float]
+) -> None:
+    model = Norm().train()
+    outputs = view_outputs(model, LABELED, WEAK, STRONG, way)
+    assert outputs.weak_logits.flatten().tolist() == pytest.approx(expected_weak, rel=1e-3)
+    mean = 0.0
+    for value in seen_by_running_mean:
+        mean = 0.5 * mean + 0.5 * value
+    assert model.norm.running_mean is not None
+    assert model.norm.running_mean.item() == pytest.approx(mean)
+    assert model.training
+    assert model.norm.training
+
+
+@pytest.mark.parametrize("way", ["running", "batch", "joint"])
+def test_pseudo_labels_are_never_part_of_a_graph(way: WeakPass) -> None:
+    outputs = view_outputs(Norm().train(), LABELED, WEAK, STRONG, way)
+    assert not outputs.weak_logits.requires_grad
+    assert outputs.labeled.logits.requires_grad
+    assert outputs.strong.logits.requires_grad
+    assert (len(outputs.labeled.logits), len(outputs.strong.logits)) == (2, 2)

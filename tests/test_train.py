@@ -1,0 +1,252 @@
+"""The loop: what a step does to the weights, what it says, and when it refuses to go on."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankingmatch.data import Split
+from rankingmatch.errors import DataError, DivergedError
+from rankingmatch.methods import Batch, Context, Losses, Method, make_method
+from rankingmatch.networks import NetworkSettings
+from rankingmatch.schedule import cosine
+from rankingmatch.train import (
+    TrainSettings,
+    initial_state,
+    make_batch,
+    make_optimizer,
+    train,
+    training_step,
+    update_ema,
+)
+from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        (TrainSettings(), 131_072),
+        (TrainSettings(batch_size=32), 262_144),
+        (TrainSettings(epochs=0.5), 512),
+        (TrainSettings(steps=17), 17),
+    ],
+)
+def test_an_epoch_is_65536_labeled_images(settings: TrainSettings, steps: int) -> None:
+    assert settings.total_steps == steps
+
+
+def test_evaluations_are_an_epoch_apart_and_at_least_twenty() -> None:
+    assert TrainSettings().evaluation_interval == 1024
+    assert TrainSettings(steps=1000).evaluation_interval == 50
+    assert TrainSettings(steps=3).evaluation_interval == 1
+
+
+def test_weight_decay_spares_biases_and_norms() -> None:
+    objective = tiny_state(tiny_split(), tiny_settings()).objective
+    decayed, spared = make_optimizer(objective, TrainSettings(weight_decay=0.1)).param_groups
+    assert (decayed["weight_decay"], spared["weight_decay"]) == (0.1, 0.0)
+    weights = [m.weight for m in objective.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    assert {id(p) for p in decayed["params"]} == {id(w) for w in weights}
+    assert len(decayed["params"]) + len(spared["params"]) == len(list(objective.parameters()))
+
+
+def test_ema_averages_weights_and_copies_batchnorm_statistics() -> None:
+    ema, model = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    with torch.no_grad():
+        ema.weight.fill_(1.0)
+        model.weight.fill_(3.0)
+        model.running_mean.fill_(5.0)  # type: ignore[union-attr]
+    update_ema(ema, model, decay=0.75)
+    assert ema.weight.tolist() == [1.5, 1.5]
+    assert ema.running_mean.tolist() == [5.0, 5.0]  # type: ignore[union-attr]
+
+
+class Quadratic(Method):
+    """Loss w² / 2 of the head's first weight: its gradient is the weight, so SGD can be followed by hand."""
+
+    unlabeled_views = ()
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        loss = model.backbone.head.weight[0, 0].square() / 2  # type: ignore[union-attr, index]
+        return Losses(loss, {"quadratic": loss})
+
+
+def test_steps_are_nesterov_sgd_with_cosine_decay_followed_by_ema() -> None:
+    split = tiny_split()
+    settings = tiny_settings(steps=5, weight_decay=0.0, momentum=0.9)
+    state = initial_state(split, Quadratic(), NetworkSettings("wrn-10-1"), settings, CPU)
+    head: Tensor = state.model.backbone.head.weight.detach()  # type: ignore[union-attr, operator]
+    weight = average = float(head[0, 0])
+    velocity = 0.0
+    for step in range(5):
+        batch, _ = make_batch(split, state.objective.method, VIEWS, settings, step, CPU)
+        training_step(state, batch, settings)
+        gradient = weight
+        velocity = 0.9 * velocity + gradient
+        weight -= cosine(0.05, step, 5) * (gradient + 0.9 * velocity)
+        decay = min(0.999, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * weight
+        assert float(head[0, 0]) == pytest.approx(weight, rel=1e-5)
+        assert float(state.ema.backbone.head.weight[0, 0]) == pytest.approx(average, rel=1e-5)  # type: ignore[union-attr, index]
+
+
+def test_a_batch_depends_on_seed_and_step_alone() -> None:
+    split, method = tiny_split(), make_method("rankingmatch-bm", {})
+
+    def views(seed: int, step: int) -> list[torch.Tensor]:
+        batch, truth = make_batch(split, method, VIEWS, tiny_settings(seed=seed), step, CPU)
+        return [*batch.labeled, batch.labels, *batch.unlabeled, batch.rows, truth]
+
+    first = views(0, 3)
+    assert all(torch.equal(a, b) for a, b in zip(first, views(0, 3), strict=True))
+    assert not torch.equal(first[2], views(0, 4)[2])
+    assert not torch.equal(first[2], views(1, 3)[2])
+
+
+def test_a_batch_has_the_views_asked_for_and_the_truth_beside_it() -> None:
+    split = tiny_split(channels=3)
+    batch, truth = make_batch(split, make_method("fixmatch-ra", {}), VIEWS, tiny_settings(), 0, CPU)
+    assert [view.shape for view in batch.labeled] == [(6, 3, 8, 8)]
+    assert [view.shape for view in batch.unlabeled] == [(12, 3, 8, 8)] * 2
+    assert not torch.equal(batch.unlabeled[0], batch.unlabeled[1])
+    assert torch.equal(truth, torch.from_numpy(split.truth[split.unlabeled_rows])[batch.rows])
+
+
+def test_the_networks_own_randomness_depends_on_seed_and_step_too() -> None:
+    split, settings = tiny_split(), tiny_settings(steps=4)
+
+    def weights(disturb: bool) -> torch.Tensor:
+        method = make_method("fixmatch-ra", {})
+        state = initial_state(split, method, NetworkSettings("own_network:linear_network"), settings, CPU)
+        for _ in train(state, split, VIEWS, settings):
+            if disturb:
+                torch.rand(3)
+        return torch.cat([p.flatten() for p in state.model.parameters()])
+
+    assert torch.equal(weights(False), weights(True))
+
+
+def test_training_leaves_the_callers_random_state_alone() -> None:
+    split, settings = tiny_split(), tiny_settings(steps=2)
+    torch.manual_seed(11)
+    expected = torch.rand(1)
+    torch.manual_seed(11)
+    list(train(tiny_state(split, settings), split, VIEWS, settings))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_records_come_after_every_step_with_metrics_and_evaluations_when_due() -> None:
+    split, settings = tiny_split(), tiny_settings(steps=7)
+    state = tiny_state(split, settings)
+    records = list(train(state, split, VIEWS, settings))
+    assert [r.step for r in records] == [1, 2, 3, 4, 5, 6, 7]
+    assert [r.step for r in records if r.metrics] == [2, 3, 4, 6, 7]
+    assert [r.step for r in records if r.evaluation] == [3, 6, 7]
+    last = records[-1]
+    assert last.metrics is not None
+    parts = last.metrics.losses
+    assert set(parts) == {"labeled_ce", "unlabeled_ce", "labeled_rank", "unlabeled_rank", "total"}
+    assert parts["total"] == pytest.approx(sum(value for name, value in parts.items() if name != "total"))
+    assert last.metrics.learning_rate == pytest.approx(cosine(0.05, 6, 7))
+
+
+def test_metrics_average_the_steps_since_the_last_log() -> None:
+    split, settings = tiny_split(), tiny_settings(steps=2)
+    by_hand = tiny_state(split, settings)
+    totals = []
+    for step in range(2):
+        batch, _ = make_batch(split, by_hand.objective.method, VIEWS, settings, step, CPU)
+        totals.append(float(training_step(by_hand, batch, settings).total.detach()))
+    (record,) = [r for r in train(tiny_state(split, settings), split, VIEWS, settings) if r.metrics]
+    assert record.metrics is not None
+    assert record.metrics.losses["total"] == pytest.approx(sum(totals) / 2)
+
+
+class Oracle(Method):
+    """Believes that every unlabeled image is of class 0, and is confident of the first half."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        from rankingmatch.methods import PseudoLabels
+
+        loss = model(batch.labeled[0]).logits.sum() * 0
+        count = len(batch.unlabeled[0])
+        pseudo = PseudoLabels(torch.zeros(count, dtype=torch.long), torch.arange(count) < count // 2)
+        return Losses(loss, {"nothing": loss}, pseudo)
+
+
+def test_share_and_purity_of_pseudo_labels_are_measured_where_truth_is_known() -> None:
+    split, settings = tiny_split(unlabeled=30), tiny_settings(steps=2)
+    truth = split.truth.copy()
+    truth[split.unlabeled_rows[::2]] = -1
+    split = Split(split.classes, split.images, split.labels, truth, None, None)
+    state = initial_state(split, Oracle(), NetworkSettings("wrn-10-1"), settings, CPU)
+    confident, right, known = 0, 0, 0
+    for step in range(2):
+        _, batch_truth = make_batch(split, state.objective.method, VIEWS, settings, step, CPU)
+        first_half = batch_truth[:6]
+        confident += 6
+        known += int((first_half >= 0).sum())
+        right += int((first_half == 0).sum())
+    (record,) = [r for r in train(state, split, VIEWS, settings) if r.metrics]
+    assert record.metrics is not None
+    assert record.metrics.confident == pytest.approx(confident / 24)
+    assert record.metrics.purity == pytest.approx(right / known)
+
+
+class DivergesAt(Method):
+    """A loss whose part `sick` is NaN from a given step on."""
+
+    unlabeled_views = ()
+
+    def __init__(self, step: int) -> None:
+        nn.Module.__init__(self)
+        self.step = step
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        well = model(batch.labeled[0]).logits.square().mean()
+        sick = well * (math.nan if context.step >= self.step else 1.0)
+        return Losses(well + sick, {"well": well, "sick": sick})
+
+
+@pytest.mark.parametrize("bad_step", [0, 4, 5])
+def test_a_non_finite_loss_stops_training_and_names_step_and_part(bad_step: int) -> None:
+    split, settings = tiny_split(), tiny_settings(steps=12, log_every=4, evaluate_every=12)
+    state = initial_state(split, DivergesAt(bad_step), NetworkSettings("wrn-10-1"), settings, CPU)
+    with pytest.raises(DivergedError, match=f"'sick' became non-finite at step {bad_step}"):
+        list(train(state, split, VIEWS, settings))
+
+
+def test_a_method_that_needs_unlabeled_images_says_so_when_there_are_none() -> None:
+    split = tiny_split(labeled=12, unlabeled=0)
+    with pytest.raises(DataError, match="needs unlabeled images"):
+        tiny_state(split, tiny_settings())
+    tiny_state(split, tiny_settings(), "supervised")
+
+
+def test_the_best_validation_error_is_remembered() -> None:
+    split, settings = tiny_split(), tiny_settings(steps=9)
+    state = tiny_state(split, settings)
+    best: Any = None
+    for record in train(state, split, VIEWS, settings):
+        if record.evaluation:
+            error = record.evaluation.validation_error
+            assert error is not None
+            assert record.evaluation.best == (best is None or error < best)
+            best = error if record.evaluation.best else best
+    assert state.best_error == best
+
+
+def test_batchnorm_statistics_start_untouched() -> None:
+    state = tiny_state(tiny_split(), tiny_settings())
+    norms = [m for m in state.model.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert all(int(m.num_batches_tracked) == 0 for m in norms)  # type: ignore[arg-type]
+    assert all(np.array_equal(m.running_mean.numpy(), np.zeros(m.num_features)) for m in norms)  # type: ignore[union-attr]

@@ -16,7 +16,8 @@ from rankingmatch.checkpoint import (
     write_atomically,
 )
 from rankingmatch.errors import RunError
-from rankingmatch.train import State, train
+from rankingmatch.state import State
+from rankingmatch.train import train
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 
 CARD = ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8)

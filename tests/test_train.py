@@ -8,20 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.batches import make_batch
 from rankingmatch.data import Split
 from rankingmatch.errors import DataError, DivergedError
 from rankingmatch.methods import Batch, Context, Losses, Method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.schedule import cosine
-from rankingmatch.train import (
-    TrainSettings,
-    initial_state,
-    make_batch,
-    make_optimizer,
-    train,
-    training_step,
-    update_ema,
-)
+from rankingmatch.state import TrainSettings, initial_state, make_optimizer
+from rankingmatch.train import train, training_step, update_ema
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 
 
@@ -223,6 +217,15 @@ def test_a_non_finite_loss_stops_training_and_names_step_and_part(bad_step: int)
     state = initial_state(split, DivergesAt(bad_step), NetworkSettings("wrn-10-1"), settings, CPU)
     with pytest.raises(DivergedError, match=f"'sick' became non-finite at step {bad_step}"):
         list(train(state, split, VIEWS, settings))
+
+
+def test_a_state_whose_weights_are_not_finite_is_refused() -> None:
+    state = tiny_state(tiny_split(), tiny_settings())
+    state.raise_if_diverged()
+    with torch.no_grad():
+        next(state.objective.parameters()).view(-1)[3] = math.inf
+    with pytest.raises(DivergedError, match="'weights' became non-finite"):
+        state.raise_if_diverged()
 
 
 def test_a_method_that_needs_unlabeled_images_says_so_when_there_are_none() -> None:

@@ -7,7 +7,7 @@ from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.data import UNLABELED, Images, Split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.train import State, TrainSettings, initial_state
+from rankingmatch.state import State, TrainSettings, initial_state
 
 VIEWS: dict[str, Policy] = view_policies(ViewSettings(flip=False, padding=1, cutout=2))
 CPU = torch.device("cpu")

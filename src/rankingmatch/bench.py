@@ -15,6 +15,7 @@ A recipe is a short TOML file that says only what differs from the defaults:
     "joint pass" = { weak_pass = "joint" }
 """
 
+import contextlib
 import datetime
 import json
 import os
@@ -28,13 +29,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from rankingmatch.config import Config, resolve
-from rankingmatch.display import Display, display_for
+from rankingmatch.display import Display, display_for, follow
 from rankingmatch.errors import ConfigError, DivergedError, unknown_name
-from rankingmatch.run import Result, Run, begin, work
+from rankingmatch.run import Result, Run, begin
 
 RECIPES = resources.files("rankingmatch") / "recipes"
 
@@ -172,15 +174,9 @@ def run_cell(run: Run, config: Config, display: Display) -> Result:
         raise ConfigError(f"{run.path} was run with other settings; choose another --out or remove it")
     result = run.result()
     if result is None:
-        job = begin(run, config)
-        display.start(job)
-        try:
-            for record in work(job):
-                display.update(record)
-        except DivergedError:
-            pass  # it is in the result, as the paper's ablation has it
-        finally:
-            display.close()
+        # A run that diverges says so in its result, as the paper's ablation has it.
+        with contextlib.suppress(DivergedError):
+            follow(begin(run, config), display, "the same command")
         result = run.result()
     assert result is not None
     return result
@@ -212,7 +208,7 @@ def _values(row: Row, columns: list[str]) -> list[str]:
 def print_table(recipe: Recipe, rows: list[Row]) -> None:
     """The table of a grid in the terminal."""
     columns = _columns(rows)
-    table = Table(*columns, title=recipe.title, title_justify="left")
+    table = Table(*columns, title=recipe.title, title_justify="left", box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(*_values(row, columns))
     Console().print(table)

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from rankingmatch.errors import RunError
 from rankingmatch.networks import Classifier, make_backbone
-from rankingmatch.train import State, Window
+from rankingmatch.records import Window
+from rankingmatch.state import State
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import signal
 import sys
 import traceback
 from dataclasses import asdict, replace
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rankingmatch import __version__
-from rankingmatch.errors import ConfigError, DivergedError, RankingMatchError, unknown_name
+from rankingmatch.errors import ConfigError, DivergedError, Interrupted, RankingMatchError, unknown_name
 
 if TYPE_CHECKING:
     from rankingmatch.config import Config
-    from rankingmatch.display import Display
     from rankingmatch.run import Run
 
 INTERRUPTED = 130
@@ -85,13 +83,18 @@ def train(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Train on DATA (a name from `rankingmatch datasets`) and leave the model in a run directory."""
-    from rankingmatch.display import display_for
+    """Train on DATA, a name from `rankingmatch datasets`, into a run directory.
+
+    A dataset brings defaults of its own, which `rankingmatch datasets` shows; flags come before them.
+    """
+    from rankingmatch.display import display_for, follow
     from rankingmatch.flags import given_settings
+    from rankingmatch.run import begin
 
     run, config = _locate(data, method, out, resume, given_settings(settings))
     if run.result() is None:
-        _train(run, config, display_for(json_lines=as_json, quiet=quiet))
+        display = display_for(json_lines=as_json, quiet=quiet)
+        follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
     _print_result(run, as_json, quiet)
 
 
@@ -129,25 +132,6 @@ def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
                 "or start another run with --out"
             )
     return replace(config, execution=replace(config.execution, **execution))
-
-
-def _train(run: "Run", config: "Config", display: "Display") -> None:
-    """Train to the end, or until a signal asks to stop: then a checkpoint is left and the process ends."""
-    from rankingmatch.run import begin, work
-
-    job = begin(run, config)
-    signals: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda received, _: signals.append(received))
-    display.start(job)
-    try:
-        for record in work(job, stopped=lambda: bool(signals)):
-            display.update(record)
-    finally:
-        display.close()
-    if run.result() is None:
-        click.echo(f"stopped; go on with: rankingmatch train --resume --out {run.path}", err=True)
-        raise SystemExit(INTERRUPTED)
 
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
@@ -192,7 +176,7 @@ def methods(as_json: bool) -> None:
 @cli.command()
 @json_option
 def datasets(as_json: bool) -> None:
-    """List the datasets that are known by name, with the settings each brings."""
+    """List the datasets known by name, with their settings."""
     from rankingmatch.listing import dataset_rows, print_rows
 
     print_rows(dataset_rows(), as_json)
@@ -210,7 +194,10 @@ def datasets(as_json: bool) -> None:
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write the tables into this file.")
 @json_option
 def bench(recipes: tuple[str, ...], folds: int | None, out: Path, markdown: Path | None, as_json: bool) -> None:
-    """Run the grids of RECIPES (a name or a TOML file) and print their tables; finished runs are kept."""
+    """Run grids of runs and print their tables.
+
+    RECIPES are names of recipes that come along, or TOML files. Finished runs are kept, an interrupted one goes on.
+    """
     from rankingmatch.bench import run_recipes
 
     run_recipes(recipes, folds, out, markdown, as_json)
@@ -219,12 +206,14 @@ def bench(recipes: tuple[str, ...], folds: int | None, out: Path, markdown: Path
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: a user's mistake is one line on stderr and exit code 2, never a traceback."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    sys.path.append(str(Path.cwd()))  # for methods and networks by import path, after everything installed
     debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
     try:
         cli.main(args=arguments, prog_name="rankingmatch", standalone_mode=False)
     except click.exceptions.Exit as leave:
         raise SystemExit(leave.exit_code) from None
-    except click.Abort:
+    except (Interrupted, click.Abort) as stop:
+        click.echo(str(stop) or "stopped", err=True)
         raise SystemExit(INTERRUPTED) from None
     except (RankingMatchError, DivergedError, click.ClickException, OSError) as error:
         if debug:

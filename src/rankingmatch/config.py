@@ -13,7 +13,7 @@ from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods import METHODS, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.options import option, options_of, validate
-from rankingmatch.train import TrainSettings
+from rankingmatch.state import TrainSettings
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
 """What a person, or a program, sees while a run goes on."""
 
 import json
+import signal
 import sys
 from typing import Protocol
 
-from rich.console import Console
+import rich.live
+from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from rankingmatch.data import UNLABELED
-from rankingmatch.run import Job, Result, Run, flat
-from rankingmatch.train import Metrics, Record
+from rankingmatch.errors import Interrupted
+from rankingmatch.records import Metrics, Record
+from rankingmatch.run import Job, Result, Run, flat, work
 
 
 class Display(Protocol):
@@ -81,7 +85,7 @@ class Lines(Silent):
 
 
 class Live:
-    """One line that moves, for a terminal."""
+    """A bar and a line of numbers that change in place, for a terminal."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -90,21 +94,21 @@ class Live:
         """What is about to happen, and an empty bar."""
         self._console.print(headline(job), highlight=False)
         self._errors: list[str] = []
-        self._progress = Progress(
-            TextColumn("{task.description}"),
+        self._bar = Progress(
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[words]}"),
+            TextColumn("steps,"),
             TimeRemainingColumn(compact=True),
+            TextColumn("left"),
             console=self._console,
         )
-        self._task = self._progress.add_task(
-            job.config.method, total=job.config.training.total_steps, completed=job.state.step, words=""
-        )
-        self._progress.start()
+        self._task = self._bar.add_task("", total=job.config.training.total_steps, completed=job.state.step)
+        self._live = rich.live.Live(self._bar, console=self._console, refresh_per_second=5)
+        self._live.start()
 
     def update(self, record: Record) -> None:
         """Move the bar; say how it goes when there are new numbers."""
+        self._bar.update(self._task, completed=record.step)
         self._errors = error_words(record) or self._errors
         if record.metrics:
             words = [
@@ -113,12 +117,32 @@ class Live:
                 *self._errors,
                 f"{record.metrics.images_per_second:,.0f} images/s",
             ]
-            self._progress.update(self._task, words="  ".join(words))
-        self._progress.update(self._task, completed=record.step)
+            self._live.update(Group(self._bar, Text("  ".join(words))))
 
     def close(self) -> None:
-        """Leave the last state of the bar on the screen."""
-        self._progress.stop()
+        """Leave the last state on the screen."""
+        self._live.stop()
+
+
+def follow(job: Job, display: Display, how_to_go_on: str) -> None:
+    """Train a job to its end before a display.
+
+    SIGINT and SIGTERM are answered after the step under way, with a checkpoint and Interrupted.
+    """
+    signals: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in handlers:
+        signal.signal(number, lambda received, _: signals.append(received))
+    display.start(job)
+    try:
+        for record in work(job, stopped=lambda: bool(signals)):
+            display.update(record)
+    finally:
+        display.close()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if job.run.result() is None:
+        raise Interrupted(f"stopped; go on with: {how_to_go_on}")
 
 
 def headline(job: Job) -> str:

@@ -21,12 +21,16 @@ class RunError(RankingMatchError):
 
 
 class DivergedError(Exception):
-    """A part of the loss is no longer finite; the last good checkpoint is untouched."""
+    """A part of the loss, or the weights, are no longer finite; the last good checkpoint is untouched."""
 
     def __init__(self, step: int, part: str) -> None:
-        super().__init__(f"the loss part '{part}' became non-finite at step {step}")
+        super().__init__(f"training diverged: '{part}' became non-finite at step {step}")
         self.step = step
         self.part = part
+
+
+class Interrupted(Exception):  # noqa: N818
+    """A signal asked to stop; everything is saved. The message says how to go on."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -58,7 +59,7 @@ def evaluation_table(report: dict[str, Any]) -> None:
         f"calibration error {report['calibration_error']:.2f} %",
         highlight=False,
     )
-    table = Table("class", "images", "error %", "most often taken for")
+    table = Table("class", "images", "error %", "most often taken for", box=SIMPLE_HEAD)
     for name, row, error in zip(report["classes"], report["confusion"], report["class_errors"], strict=True):
         own = report["classes"].index(name)
         mistakes = sorted(((n, other) for other, n in enumerate(row) if n and other != own), reverse=True)

@@ -34,15 +34,18 @@ class Flag(click.Option):
 
 
 def _help(option: Option, methods: Sequence[str]) -> str:
-    words = [option.help]
-    default = {True: "on", False: "off"}.get(option.default, option.default) if option.type is bool else option.default
-    if default is not None:
-        words.append(f"[{default}]")
+    facts = []
+    if option.default is not None:
+        facts.append(f"default {_word(option.default)}")
     if option.interval:
-        words.append(f"in {option.interval}")
+        facts.append(f"in {option.interval}")
     if methods:
-        words.append(f"({', '.join(methods)})")
-    return " ".join(words)
+        facts.append(f"for {', '.join(methods)}")
+    return option.help + (f" [{'; '.join(facts)}]" if facts else "")
+
+
+def _word(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def setting_flags() -> list[Flag]:
@@ -94,7 +97,7 @@ class SettingsCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
-            if row is not None:
+            if row is not None and isinstance(parameter, click.Option):
                 sections.setdefault(getattr(parameter, "title", "Options"), []).append(row)
         for title, rows in sections.items():
             with formatter.section(title):

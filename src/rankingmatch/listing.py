@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from rankingmatch.data import BENCHMARKS
 from rankingmatch.methods import METHODS, hyperparameters_of
@@ -15,11 +16,10 @@ def method_rows() -> list[dict[str, Any]]:
     return [
         {
             "method": name,
-            "augmentation": entry.augmentation,
-            "pseudo-labels": entry.post_processing,
+            "views": entry.augmentation,
+            "pseudo-label": entry.post_processing,
             "ranking loss": entry.ranking_loss,
-            "note": entry.note,
-            "reference": entry.reference,
+            "note": ", ".join(filter(None, [entry.note, entry.reference])),
             "hyper-parameters": {option.name: option.default for option in hyperparameters_of(name)},
         }
         for name, entry in METHODS.items()
@@ -40,10 +40,10 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
         print("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
         return
     # Hyper-parameters have a place of their own: `rankingmatch train --help`.
-    columns = [name for name in rows[0] if name != "hyper-parameters"]
-    table = Table(*columns)
+    first, *columns = (name for name in rows[0] if name != "hyper-parameters")
+    table = Table(Column(first, no_wrap=True), *columns, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:
-        table.add_row(*(_cell(row[name]) for name in columns))
+        table.add_row(row[first], *(_cell(row[name]) for name in columns))
     Console().print(table)
 
 

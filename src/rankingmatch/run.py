@@ -27,7 +27,9 @@ from rankingmatch.data import Split, benchmark, make_split
 from rankingmatch.errors import DivergedError, RunError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import Classifier
-from rankingmatch.train import Record, State, initial_state, train
+from rankingmatch.records import Record
+from rankingmatch.state import State, initial_state
+from rankingmatch.train import train
 
 
 @dataclass(frozen=True)
@@ -206,12 +208,13 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
                 if record.evaluation.best:
                     save_model(run.best_path, state.ema, card)
             if stopped() or _checkpoint_is_due(config, state, saved):
-                state.window.raise_if_diverged()
+                state.raise_if_diverged()
                 save_checkpoint(run.checkpoints, state)
                 saved = time.monotonic()
             yield record
             if stopped():
                 return
+        state.raise_if_diverged()
     except DivergedError as error:
         _write_result(job, error)
         raise

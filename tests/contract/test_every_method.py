@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import naive
+from rankingmatch.batches import make_batch
 from rankingmatch.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.data import Split
 from rankingmatch.methods import METHODS, Batch, Context, Losses, Task, make_method
 from rankingmatch.networks import Output
-from rankingmatch.train import make_batch, train, training_step
+from rankingmatch.train import train, training_step
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 
 every_method = pytest.mark.parametrize("name", METHODS)

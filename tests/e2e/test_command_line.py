@@ -174,13 +174,14 @@ def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
 
 
 def test_a_diverging_run_is_recorded_as_nan_with_its_step(tmp_path: Path) -> None:
-    arguments = ["train", "digits", *QUICK, "--learning-rate", "1e30", "--out", "run", "--log-every", "1"]
+    arguments = ["train", "digits", *QUICK, "--learning-rate", "1e30", "--out", "run", "--checkpoint-steps", "1"]
     code, _, err = rankingmatch(*arguments, cwd=tmp_path)
     assert code == 1
     assert "became non-finite at step" in err
     assert "Traceback" not in err
+    assert list((tmp_path / "run/checkpoints").glob("*")) == [], "no checkpoint of a sick state"
     result = json.loads((tmp_path / "run/result.json").read_text())
-    assert result["diverged_at"] > 0
+    assert result["diverged_at"] >= 0
     assert result["test_error"] is None
 
 

@@ -40,23 +40,23 @@ class Entry:
 
 
 def _ranking(variant: str, loss: str, note: str = "") -> Entry:
-    return Entry(RankingMatch, "weak & strong", "confidence threshold", loss, note, "Tran et al., 2021", variant)
+    return Entry(RankingMatch, "weak, strong", "threshold", loss, note, "Tran 2021", variant)
 
 
 METHODS: dict[str, Entry] = {
-    "supervised": Entry(Supervised, "weak", note="labeled images only: the floor"),
+    "supervised": Entry(Supervised, "weak", note="the floor"),
     "fixmatch-ra": Entry(
         FixMatch,
-        "weak & strong",
-        "confidence threshold",
+        "weak, strong",
+        "threshold",
         note="RandAugment",
-        reference="Sohn et al., 2020",
+        reference="Sohn 2020",
     ),
     "rankingmatch-bm": _ranking("bm", "BatchMean triplet"),
     "rankingmatch-ct": _ranking("ct", "contrastive"),
     "rankingmatch-bh": _ranking("bh", "BatchHard triplet"),
     "rankingmatch-ba": _ranking("ba", "BatchAll triplet"),
-    "rankingmatch-bm+ct": _ranking("bm+ct", "BatchMean + contrastive", "the paper's future work"),
+    "rankingmatch-bm+ct": _ranking("bm+ct", "BatchMean + contrastive", "future work there"),
 }
 
 

@@ -1,0 +1,90 @@
+"""What training says of itself: sums on the device while steps go by, plain numbers when a log is due."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from rankingmatch.errors import DivergedError
+from rankingmatch.methods import Losses
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Averages over the steps since the last log."""
+
+    losses: dict[str, float]
+    learning_rate: float
+    images_per_second: float
+    confident: float | None = None  # share of unlabeled images whose pseudo-label counts
+    purity: float | None = None  # share of those that are right, where the truth is known
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Error in percent of the EMA weights."""
+
+    validation_error: float | None
+    test_error: float | None
+    best: bool  # the lowest validation error so far
+
+
+@dataclass(frozen=True)
+class Record:
+    """What `train` says after each step; metrics and evaluation are there when they were due."""
+
+    step: int
+    steps: int
+    seconds: float
+    metrics: Metrics | None = None
+    evaluation: Evaluation | None = None
+
+
+@dataclass
+class Window:
+    """Sums since the last log: kept on the device, so that no step waits for a number.
+
+    Non-finite losses are caught here: for each part, `bad` has the first step at which it was not finite, or -1.
+    """
+
+    count: int = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    bad: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, step: int, values: dict[str, Tensor], parts: dict[str, Tensor]) -> None:
+        """Take in the numbers of a step."""
+        self.count += 1
+        for name, value in {**values, **parts}.items():
+            value = value.detach().double()
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+        for name, part in parts.items():
+            seen = self.bad.get(name, torch.full((), -1, device=part.device))
+            now = torch.where(torch.isfinite(part.detach()), -1, step)
+            self.bad[name] = torch.where(seen >= 0, seen, now)
+
+    def raise_if_diverged(self) -> None:
+        """Raise DivergedError for the earliest non-finite part."""
+        bad = {name: int(step) for name, step in self.bad.items() if int(step) >= 0}
+        if bad:
+            part = min(bad, key=lambda name: bad[name])
+            raise DivergedError(bad[part], part)
+
+    def metrics(self, learning_rate: float, images_per_second: float) -> Metrics:
+        """The averages; here, and only here, the device is waited for."""
+        sums = {name: float(value) for name, value in self.sums.items()}
+        losses = {name: sums[name] / self.count for name in self.bad}
+        if "rows" not in sums:
+            return Metrics(losses, learning_rate, images_per_second)
+        purity = sums["right"] / sums["known"] if sums["known"] else None
+        return Metrics(losses, learning_rate, images_per_second, sums["confident"] / sums["rows"], purity)
+
+
+def pseudo_label_counts(losses: Losses, truth: Tensor) -> dict[str, Tensor]:
+    """Numbers of unlabeled rows: all, confident, confident with known truth, and of these the right ones."""
+    if losses.pseudo_labels is None:
+        return {}
+    confident = losses.pseudo_labels.confident
+    known = confident & (truth >= 0)
+    right = known & (losses.pseudo_labels.labels == truth)
+    rows = torch.tensor(len(confident), device=confident.device)
+    return {"rows": rows, "confident": confident.sum(), "known": known.sum(), "right": right.sum()}

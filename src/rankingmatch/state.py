@@ -1,0 +1,155 @@
+"""The shared protocol's settings, and all that changes during training."""
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rankingmatch.data import Split
+from rankingmatch.errors import DataError, DivergedError
+from rankingmatch.methods import Batch, Context, Losses, Method, Task
+from rankingmatch.networks import (
+    Classifier,
+    NetworkSettings,
+    channel_statistics,
+    make_backbone,
+    set_batchnorm_momentum,
+    to_tensor,
+)
+from rankingmatch.options import option
+from rankingmatch.randomness import Purpose, derived_seed
+from rankingmatch.records import Window
+from rankingmatch.schedule import batchnorm_momentum
+
+IMAGES_PER_EPOCH = 2**16
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """The protocol that all methods share."""
+
+    epochs: float | None = option(
+        None,
+        "Length of training in epochs of 65,536 labeled images (1024 steps at B = 64).",
+        interval="(0, inf)",
+    )
+    steps: int | None = option(None, "S: length of training in steps; instead of --epochs.", interval="[1, inf)")
+    batch_size: int = option(64, "B: labeled images per step.", interval="[1, inf)")
+    mu: int = option(7, "μ: unlabeled images per labeled image.", interval="[1, inf)")
+    learning_rate: float = option(
+        0.03, "η: learning rate at the start; it decays as η cos(7πs/16S).", interval="(0, inf)"
+    )
+    momentum: float = option(0.9, "Nesterov momentum of SGD.", interval="[0, 1)")
+    weight_decay: float = option(0.0005, "Weight decay of convolution and linear weights.", interval="[0, inf)")
+    ema_decay: float = option(
+        0.999, "Decay of the moving average of the weights, which is what is evaluated.", interval="[0, 1)"
+    )
+    seed: int = option(0, "Decides labels, initial weights, batches and views; a fold is a seed.", interval="[0, inf)")
+    evaluate_every: int | None = option(
+        None, "Steps between evaluations; by default an epoch, and at least 20 per run.", interval="[1, inf)"
+    )
+    log_every: int = option(10, "Steps over which the displayed losses are averaged.", interval="[1, inf)")
+
+    @property
+    def total_steps(self) -> int:
+        """S."""
+        if self.steps is not None:
+            return self.steps
+        epochs = 128.0 if self.epochs is None else self.epochs
+        return max(1, round(epochs * self.steps_per_epoch))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which 2^16 labeled images are seen."""
+        return max(1, IMAGES_PER_EPOCH // self.batch_size)
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Steps between evaluations."""
+        if self.evaluate_every is not None:
+            return self.evaluate_every
+        return min(self.steps_per_epoch, max(1, self.total_steps // 20))
+
+
+class Objective(nn.Module):
+    """Model and method as one module: one forward per step, and one state to save."""
+
+    def __init__(self, model: nn.Module, method: Method) -> None:
+        super().__init__()
+        self.model = model
+        self.method = method
+
+    def forward(self, batch: Batch, context: Context) -> Losses:
+        """The method's losses."""
+        return self.method(self.model, batch, context)  # type: ignore[no-any-return]
+
+
+@dataclass
+class State:
+    """All that changes during training: what is here is what a checkpoint holds."""
+
+    objective: Objective
+    ema: Classifier
+    optimizer: torch.optim.SGD
+    device: torch.device
+    step: int = 0
+    seconds: float = 0.0
+    best_error: float | None = None
+    best_step: int = 0
+    window: Window = field(default_factory=Window)
+
+    @property
+    def model(self) -> Classifier:
+        """The model that is trained."""
+        model = self.objective.model
+        assert isinstance(model, Classifier)
+        return model
+
+    def raise_if_diverged(self) -> None:
+        """Raise DivergedError if a loss since the last log, or a weight, is not finite: such a state is not saved."""
+        self.window.raise_if_diverged()
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.objective.parameters()):
+            raise DivergedError(self.step - 1, "weights")
+
+
+def make_model(network: str, classes: int, mean: Tensor, std: Tensor) -> Classifier:
+    """A classifier for images of `len(mean)` channels, freshly initialised from torch's global generator."""
+    return Classifier(make_backbone(network, len(mean), classes), mean, std)
+
+
+def initial_state(
+    split: Split, method: Method, network: NetworkSettings, settings: TrainSettings, device: torch.device
+) -> State:
+    """The state before the first step: a function of the settings and the seed."""
+    if method.unlabeled_views and len(split.unlabeled_rows) == 0:
+        raise DataError(
+            f"{type(method).__name__} needs unlabeled images and there are none; add some, lower --labels, "
+            "or use --method supervised"
+        )
+    classes = len(split.classes)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
+        model = make_model(network.network, classes, *channel_statistics(split.images))
+        features = model(to_tensor(split.images[:2], torch.device("cpu"))).features.shape[1]
+        method.prepare(Task(classes, features, len(split.unlabeled_rows)))
+    # The trial pass above has touched BatchNorm's running statistics; they start anew.
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.reset_running_stats()
+    set_batchnorm_momentum(model, network.batchnorm_momentum or batchnorm_momentum(settings.total_steps))
+    objective = Objective(model, method).to(device).train()
+    ema = copy.deepcopy(model).requires_grad_(False).eval()
+    return State(objective, ema, make_optimizer(objective, settings), device)
+
+
+def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim.SGD:
+    """SGD with Nesterov momentum; weight decay on matrices and kernels only, never on biases and norms."""
+    parameters = [p for p in objective.parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    momentum = settings.momentum
+    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0)

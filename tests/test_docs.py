@@ -1,0 +1,32 @@
+"""The examples of the docs run as written."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankingmatch.cli import main
+
+ROOT = Path(__file__).parent.parent
+
+
+def python_blocks(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), flags=re.DOTALL)
+
+
+def test_the_readme_example_runs() -> None:
+    (block,) = python_blocks("README.md")
+    exec(block, {})
+
+
+def test_the_method_of_the_docs_trains_with_its_own_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = python_blocks("docs/methods.md")
+    (tmp_path / "my_package.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    quick = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--quiet"]
+    main(["train", "digits", "--method", "my_package:Consistency", "--consistency-weight", "2", *quick])
+    config = (tmp_path / "runs/digits-40-my_package.Consistency-0/config.json").read_text()
+    assert '"consistency_weight": 2.0' in config
+    sys.modules.pop("my_package")

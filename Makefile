@@ -5,7 +5,7 @@ READY := .venv/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format results clean
+.PHONY: demo test lint format results figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
@@ -25,6 +25,9 @@ format: $(READY)  ## put the code into its usual form
 
 results: $(READY)  ## the tables of docs/results.md, measured anew (resumable)
 	$(BIN)/rankingmatch bench digits weak-pass --out runs/results --markdown docs/results.md
+
+figure: demo  ## the picture of the README, from the runs of the demo
+	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
 
 clean:  ## remove the environment and caches; runs/ is yours to keep
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

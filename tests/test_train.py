@@ -1,6 +1,7 @@
 """The loop: what a step does to the weights, what it says, and when it refuses to go on."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.batches import make_batch
-from rankingmatch.data import Split
 from rankingmatch.errors import DataError, DivergedError
 from rankingmatch.methods import Batch, Context, Losses, Method, make_method
 from rankingmatch.networks import NetworkSettings
@@ -181,7 +181,7 @@ def test_share_and_purity_of_pseudo_labels_are_measured_where_truth_is_known() -
     split, settings = tiny_split(unlabeled=30), tiny_settings(steps=2)
     truth = split.truth.copy()
     truth[split.unlabeled_rows[::2]] = -1
-    split = Split(split.classes, split.images, split.labels, truth, None, None)
+    split = replace(split, truth=truth)
     state = initial_state(split, Oracle(), NetworkSettings("wrn-10-1"), settings, CPU)
     confident, right, known = 0, 0, 0
     for step in range(2):

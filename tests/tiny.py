@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
-from rankingmatch.data import UNLABELED, Images, Split
+from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.state import State, TrainSettings, initial_state
@@ -26,11 +26,10 @@ def tiny_split(classes: int = 3, channels: int = 1, labeled: int = 0, unlabeled:
     """`labeled` images (two of each class if 0), `unlabeled` ones, and as many for validation and test."""
     labeled = labeled or 2 * classes
     train = tiny_images(labeled + unlabeled, classes, channels, seed=1)
-    labels = np.where(np.arange(len(train)) < labeled, train.labels, UNLABELED)
     names = tuple(f"class {number}" for number in range(classes))
     validation = tiny_images(2 * classes, classes, channels, seed=2)
     test = tiny_images(2 * classes, classes, channels, seed=3)
-    return Split(names, train.images, labels, train.labels, validation, test)
+    return assemble_split(Dataset(names, train, validation, test), np.arange(labeled), np.arange(0))
 
 
 def tiny_settings(steps: int = 6, seed: int = 0, batch_size: int = 6, **others: float) -> TrainSettings:

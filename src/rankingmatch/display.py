@@ -10,7 +10,6 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from rankingmatch.data import UNLABELED
 from rankingmatch.errors import Interrupted
 from rankingmatch.records import Metrics, Record
 from rankingmatch.run import Job, Result, Run, flat, work
@@ -149,13 +148,13 @@ def headline(job: Job) -> str:
     """What is about to be trained, on what, and where it goes."""
     config, split = job.config, job.split
     height, width, channels = split.images.shape[1:]
-    hidden = int((split.labels == UNLABELED).sum())
     validation = 0 if split.validation is None else len(split.validation)
     test = 0 if split.test is None else len(split.test)
     settings = config.training
     return (
         f"{config.dataset}: {len(split.classes)} classes, {height}×{width}×{channels}; "
-        f"{len(split.labeled_rows)} labeled, {hidden:,} unlabeled, {validation:,} validation, {test:,} test\n"
+        f"{len(split.labeled_rows):,} labeled, {len(split.unlabeled_rows):,} unlabeled, "
+        f"{validation:,} validation, {test:,} test\n"
         f"{config.method} with {config.network.network}: {settings.total_steps:,} steps of "
         f"{settings.batch_size} labeled + {settings.batch_size * settings.mu} unlabeled images, seed {settings.seed}"
         f" → {job.run.path}"

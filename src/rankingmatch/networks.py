@@ -183,9 +183,9 @@ def set_batchnorm_momentum(network: nn.Module, momentum: float) -> None:
             module.momentum = momentum
 
 
-def channel_statistics(images: np.ndarray, most: int = 10_000) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel, on the scale 0…1, from evenly spaced images."""
-    chosen = images[:: max(1, len(images) // most)].astype(np.float64) / 255
+def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel, on the scale 0…1, from evenly spaced ones of these rows."""
+    chosen = images[rows[:: max(1, len(rows) // most)]].astype(np.float64) / 255
     mean, std = chosen.mean((0, 1, 2)), chosen.std((0, 1, 2))
     return torch.from_numpy(mean).float(), torch.from_numpy(np.maximum(std, 1e-3)).float()
 

@@ -4,6 +4,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -131,7 +132,8 @@ def initial_state(
     classes = len(split.classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
-        model = make_model(network.network, classes, *channel_statistics(split.images))
+        seen = np.union1d(split.labeled_rows, split.unlabeled_rows)
+        model = make_model(network.network, classes, *channel_statistics(split.images, seen))
         features = model(to_tensor(split.images[:2], torch.device("cpu"))).features.shape[1]
         method.prepare(Task(classes, features, len(split.unlabeled_rows)))
     # The trial pass above has touched BatchNorm's running statistics; they start anew.

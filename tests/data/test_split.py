@@ -34,9 +34,11 @@ def test_the_seed_decides_which_labels_remain() -> None:
 def test_validation_images_are_held_out_of_training() -> None:
     split = make_split(dataset(), DataSettings(labels=6, validation=20), seed=0)
     assert split.validation is not None
-    held_out, kept = set(split.validation.images[:, 0, 0, 0]), set(split.images[:, 0, 0, 0])
-    assert (len(held_out), len(kept)) == (20, 40)
-    assert not held_out & kept
+    kept = set(split.labeled_rows) | set(split.unlabeled_rows)
+    assert (len(split.validation), len(kept)) == (20, 40)
+    assert not set(split.validation_rows) & kept
+    assert (split.validation.images == split.images[split.validation_rows]).all()
+    assert (split.labels[split.validation_rows] == UNLABELED).all()
     assert (split.validation.labels != UNLABELED).all()
 
 
@@ -45,7 +47,18 @@ def test_a_given_validation_set_is_kept() -> None:
     base = dataset()
     split = make_split(Dataset(NAMES, base.train, validation=given), DataSettings(validation=20), seed=0)
     assert split.validation is given
-    assert len(split.images) == 60
+    assert len(split.labeled_rows) == 60
+
+
+def test_given_folds_are_used_and_the_other_labeled_images_validate() -> None:
+    train = dataset().train
+    labels = train.labels.copy()
+    labels[45:] = UNLABELED
+    folds = (np.array([0, 11, 31]), np.array([2, 12, 33]))
+    split = make_split(Dataset(NAMES, Images(train.images, labels), folds=folds), DataSettings(), seed=3)
+    assert split.labeled_rows.tolist() == [2, 12, 33]
+    assert len(split.validation_rows) == 42
+    assert split.unlabeled_rows.tolist() == list(range(45, 60))
 
 
 def test_labeled_images_join_the_pool_only_when_asked() -> None:

@@ -2,7 +2,16 @@
 
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.sampler import rows_of_step
-from rankingmatch.data.split import UNLABELED, Dataset, DataSettings, Images, Split, hide_labels, make_split
+from rankingmatch.data.split import (
+    UNLABELED,
+    Dataset,
+    DataSettings,
+    Images,
+    Split,
+    assemble_split,
+    hide_labels,
+    make_split,
+)
 
 __all__ = [
     "BENCHMARKS",
@@ -12,6 +21,7 @@ __all__ = [
     "Dataset",
     "Images",
     "Split",
+    "assemble_split",
     "benchmark",
     "hide_labels",
     "make_split",

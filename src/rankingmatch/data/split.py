@@ -1,6 +1,6 @@
 """Datasets and splits: uint8 images, integer labels, -1 = unlabeled."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,66 +41,93 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a name or a folder holds, before any label is hidden."""
+    """What a name or a folder holds, before any label is hidden.
+
+    `folds` has the rows of the training images that each given fold labels, where a dataset comes with folds.
+    """
 
     classes: tuple[str, ...]
     train: Images
     validation: Images | None = None
     test: Images | None = None
+    folds: tuple[np.ndarray, ...] = ()
 
 
 @dataclass(frozen=True)
 class Split:
-    """What a run sees. `truth` has the hidden labels: it only measures, no method ever gets it."""
+    """What a run sees. The training images are never copied: they may be larger than the memory.
+
+    `truth` has the hidden labels: it only measures, no method ever gets it.
+    """
 
     classes: tuple[str, ...]
     images: np.ndarray
-    labels: np.ndarray
+    labels: np.ndarray  # -1 where hidden, unknown or held out
     truth: np.ndarray
+    labeled_rows: np.ndarray
+    unlabeled_rows: np.ndarray
+    validation_rows: np.ndarray
     validation: Images | None
     test: Images | None
-    include_labeled: bool = False
-    labeled_rows: np.ndarray = field(init=False)
-    unlabeled_rows: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        labeled = np.flatnonzero(self.labels != UNLABELED)
-        unlabeled = np.flatnonzero(self.labels == UNLABELED)
-        object.__setattr__(self, "labeled_rows", labeled)
-        everything = np.arange(len(self.labels)) if self.include_labeled else unlabeled
-        object.__setattr__(self, "unlabeled_rows", everything)
 
 
 def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
     """Hold out validation images and hide all but `settings.labels` labels; the seed decides which."""
     rng = numpy_generator(seed, Purpose.SPLIT)
-    dataset = _hold_out(dataset, settings.validation, rng)
-    train = dataset.train
-    labels = train.labels
-    if settings.labels is not None:
-        labels = hide_labels(labels, settings.labels, dataset.classes, rng)
-    if not (labels != UNLABELED).any():
+    truth = dataset.train.labels
+    if dataset.folds and settings.labels in (None, len(dataset.folds[0])):
+        labeled, held_out = _given_fold(dataset, seed)
+    else:
+        held_out = _held_out(dataset, settings.validation, rng)
+        known = truth.copy()
+        known[held_out] = UNLABELED
+        if settings.labels is not None:
+            known = hide_labels(known, settings.labels, dataset.classes, rng)
+        labeled = np.flatnonzero(known != UNLABELED)
+    if len(labeled) == 0:
         raise DataError("no training image has a label; label some images of each class")
+    return assemble_split(dataset, labeled, held_out, include_labeled=settings.include_labeled)
+
+
+def assemble_split(
+    dataset: Dataset, labeled: np.ndarray, held_out: np.ndarray, *, include_labeled: bool = False
+) -> Split:
+    """The split in which these training rows are labeled, those held out, and the others unlabeled."""
+    train = dataset.train
+    labels = np.full_like(train.labels, UNLABELED)
+    labels[labeled] = train.labels[labeled]
+    pool = np.ones(len(train), dtype=bool)
+    pool[held_out] = False
+    if not include_labeled:
+        pool[labeled] = False
+    validation = train.take(held_out) if len(held_out) else dataset.validation
     return Split(
-        dataset.classes,
-        train.images,
-        labels,
-        train.labels,
-        dataset.validation,
-        dataset.test,
-        settings.include_labeled,
+        classes=dataset.classes,
+        images=train.images,
+        labels=labels,
+        truth=train.labels,
+        labeled_rows=labeled,
+        unlabeled_rows=np.flatnonzero(pool),
+        validation_rows=held_out,
+        validation=validation,
+        test=dataset.test,
     )
 
 
-def _hold_out(dataset: Dataset, count: int, rng: np.random.Generator) -> Dataset:
+def _given_fold(dataset: Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows a given fold labels, and the other labeled images, which are its validation images."""
+    labeled = np.sort(dataset.folds[seed % len(dataset.folds)])
+    return labeled, np.setdiff1d(np.flatnonzero(dataset.train.labels != UNLABELED), labeled)
+
+
+def _held_out(dataset: Dataset, count: int, rng: np.random.Generator) -> np.ndarray:
+    """The rows of the training images that are kept for validation."""
     if count == 0 or dataset.validation is not None:
-        return dataset
+        return np.empty(0, dtype=np.int64)
     known = np.flatnonzero(dataset.train.labels != UNLABELED)
     if count >= len(known):
         raise DataError(f"--validation {count} leaves no labeled image of {len(known)} for training; lower it")
-    held_out = np.sort(rng.permutation(known)[:count])
-    kept = np.setdiff1d(np.arange(len(dataset.train)), held_out)
-    return replace(dataset, train=dataset.train.take(kept), validation=dataset.train.take(held_out))
+    return np.sort(rng.permutation(known)[:count])
 
 
 def hide_labels(labels: np.ndarray, count: int, classes: tuple[str, ...], rng: np.random.Generator) -> np.ndarray:

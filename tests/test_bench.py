@@ -48,6 +48,12 @@ def test_every_recipe_that_comes_along_can_be_run() -> None:
         'title = "x"',
         'title = "x"\ndataset = "digits"\nlabels = 40\nmethods = ["supervised"]',
         'title = "x"\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised"]\ncolour = "red"',
+        'title = 5\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised"]',
+        'title = "x"\ndataset = "digits"\nlabels = []\nmethods = ["supervised"]',
+        'title = "x"\ndataset = "digits"\nlabels = [40]\nmethods = [1]',
+        'title = "x"\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised"]\nfolds = "five"',
+        'title = "x"\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised"]\nfolds = 0',
+        'title = "x"\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised"]\n[variations]\na = 3',
     ],
 )
 def test_a_recipe_that_cannot_be_read_is_named(text: str) -> None:
@@ -61,6 +67,20 @@ def test_a_setting_unknown_to_a_recipes_methods_is_named_before_anything_runs() 
     )
     with pytest.raises(ConfigError, match="--margin is not used by the method 'supervised'"):
         cells(recipe, 1)
+
+
+def test_variations_that_would_share_a_directory_are_refused() -> None:
+    recipe = Recipe("mine", "Mine", "digits", (40,), ("supervised",), variations={"a b": {}, "a_b": {"mu": 1}})
+    with pytest.raises(ConfigError, match="cannot be told apart"):
+        cells(recipe, 1)
+
+
+def test_a_method_that_diverged_in_a_fold_is_never_the_best() -> None:
+    sick = Row("sick", "", 40, (result(1.0), result(None, diverged_at=70)))
+    well = Row("well", "", 40, (result(3.0), result(3.5)))
+    lines = markdown_table(RECIPE, [sick, well]).splitlines()
+    assert "**" not in lines[4]
+    assert "**3.25 ± 0.35**" in lines[5]
 
 
 def test_a_row_has_mean_and_standard_deviation() -> None:

@@ -16,7 +16,9 @@ from rankingmatch.checkpoint import (
     write_atomically,
 )
 from rankingmatch.errors import RunError
-from rankingmatch.state import State
+from rankingmatch.methods import make_method
+from rankingmatch.networks import NetworkSettings
+from rankingmatch.state import State, initial_state
 from rankingmatch.train import train
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 
@@ -38,7 +40,9 @@ def test_the_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
     assert names == [f"step-00000000{n}.{end}" for n in (4, 5) for end in ("json", "safetensors")]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped byte", "no tensors", "torn json", "json of another shape"])
+@pytest.mark.parametrize(
+    "damage", ["truncated", "flipped byte", "no tensors", "torn json", "json of another shape", "json null"]
+)
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
     damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -53,8 +57,10 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
         tensors.unlink()
     elif damage == "torn json":
         about.write_text(about.read_text()[:20])
+    elif damage == "json null":
+        about.write_text("null")
     else:
-        about.write_text(json.dumps({"step": 5}))
+        about.write_text(json.dumps({**json.loads(about.read_text()), "window_count": None, "more": 1}))
     fresh = tiny_state(tiny_split(), tiny_settings(steps=5))
     with caplog.at_level(logging.WARNING):
         assert restore_latest(tmp_path, fresh)
@@ -66,6 +72,28 @@ def test_without_a_usable_checkpoint_the_state_is_as_new(tmp_path: Path) -> None
     fresh = tiny_state(tiny_split(), tiny_settings())
     assert not restore_latest(tmp_path / "nowhere", fresh)
     assert fresh.step == 0
+
+
+def test_a_checkpoint_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+    checkpointed(tmp_path)
+    settings = tiny_settings()
+    other = initial_state(tiny_split(), make_method("supervised", {}), NetworkSettings("wrn-10-2"), settings, CPU)
+    before = {key: value.clone() for key, value in other.objective.state_dict().items()}
+    with pytest.raises(RunError, match=r"no checkpoint in .* can be used"):
+        restore_latest(tmp_path, other)
+    assert all(torch.equal(value, before[key]) for key, value in other.objective.state_dict().items())
+    assert other.step == 0
+
+
+def test_a_network_with_tied_weights_is_saved_and_restored(tmp_path: Path) -> None:
+    split, settings = tiny_split(), tiny_settings(steps=2)
+    network = NetworkSettings("own_network:tied_network")
+    state, fresh = (initial_state(split, make_method("supervised", {}), network, settings, CPU) for _ in range(2))
+    list(train(state, split, VIEWS, settings))
+    save_checkpoint(tmp_path, state)
+    assert restore_latest(tmp_path, fresh)
+    expected = state.objective.state_dict()
+    assert all(torch.equal(value, expected[key]) for key, value in fresh.objective.state_dict().items())
 
 
 def test_tensors_without_their_json_do_not_count(tmp_path: Path) -> None:

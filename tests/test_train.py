@@ -248,6 +248,17 @@ def test_the_best_validation_error_is_remembered() -> None:
     assert state.best_error == best
 
 
+def test_batchnorm_momentum_follows_the_length_of_the_run_or_the_setting() -> None:
+    def momentum(steps: int, setting: float | None) -> set[float]:
+        network = NetworkSettings("wrn-10-1", setting)
+        state = initial_state(tiny_split(), make_method("supervised", {}), network, tiny_settings(steps), CPU)
+        return {m.momentum for m in state.model.modules() if isinstance(m, nn.BatchNorm2d) and m.momentum}
+
+    assert momentum(100, None) == {0.1}
+    assert momentum(131_072, None) == {0.001}
+    assert momentum(100, 0.3) == {0.3}
+
+
 def test_batchnorm_statistics_start_untouched() -> None:
     state = tiny_state(tiny_split(), tiny_settings())
     norms = [m for m in state.model.modules() if isinstance(m, nn.BatchNorm2d)]

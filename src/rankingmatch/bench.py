@@ -32,13 +32,24 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from rankingmatch.checkpoint import write_atomically
 from rankingmatch.config import Config, resolve
 from rankingmatch.display import Display, display_for, follow
 from rankingmatch.errors import ConfigError, DivergedError, unknown_name
 from rankingmatch.run import Result, Run, begin
 
 RECIPES = resources.files("rankingmatch") / "recipes"
+RECIPE_KINDS: dict[str, tuple[type, str, bool]] = {
+    "title": (str, "a text", True),
+    "dataset": (str, "a text", True),
+    "labels": (list, "a list", True),
+    "methods": (list, "a list", True),
+    "folds": (int, "a number", False),
+    "settings": (dict, "a table", False),
+    "variations": (dict, "a table", False),
+}
 
 
 @dataclass(frozen=True)
@@ -91,11 +102,15 @@ class Row:
         """The test errors of the folds that came to an end."""
         return [result.test_error for result in self.results if result.test_error is not None]
 
+    def mean(self) -> float | None:
+        """The mean test error, if every fold came to an end."""
+        return statistics.mean(self.errors()) if len(self.errors()) == len(self.results) else None
+
     def error_text(self) -> str:
         """Mean ± standard deviation, or, as the paper writes it, NaN-step where a run diverged."""
-        diverged = [f"NaN-{result.diverged_at}" for result in self.results if result.diverged_at is not None]
-        if diverged or not self.errors():
-            return ", ".join(diverged) or "–"
+        if self.mean() is None:
+            steps = [result.diverged_at for result in self.results]
+            return ", ".join(f"NaN-{step}" for step in steps if step is not None) or "–"
         return _mean_sd(self.errors())
 
     def seconds(self) -> float:
@@ -105,19 +120,22 @@ class Row:
 
 def run_recipes(names: Iterable[str], folds: int | None, out: Path, markdown: Path | None, as_json: bool) -> None:
     """Run each recipe, print its table, and write all tables into a Markdown file if asked."""
-    texts = []
+    names = list(names)
     recipes = [read_recipe(name) for name in names]
-    for recipe in recipes:
-        rows = run_recipe(recipe, folds or recipe.folds, out / recipe.name, display_for(quiet=as_json))
+    grids = [cells(recipe, folds or recipe.folds) for recipe in recipes]
+    if markdown is not None and not markdown.parent.is_dir():
+        raise ConfigError(f"--markdown {markdown}: there is no directory {markdown.parent}")
+    texts = []
+    for recipe, grid in zip(recipes, grids, strict=True):
+        rows = run_grid(grid, out / recipe.name, display_for(quiet=as_json))
         if as_json:
             _print_json(recipe, rows)
         else:
             print_table(recipe, rows)
         texts.append(markdown_table(recipe, rows))
     if markdown is not None:
-        command = " ".join(["rankingmatch bench", *(recipe.name for recipe in recipes)])
-        folds_flag = f" --folds {folds}" if folds else ""
-        markdown.write_text(_preface(command + folds_flag) + "\n".join(texts))
+        flags = [*(["--folds", str(folds)] if folds else []), "--out", str(out), "--markdown", str(markdown)]
+        write_atomically(markdown, (_preface(["rankingmatch bench", *names, *flags]) + "\n".join(texts)).encode())
 
 
 def read_recipe(name: str) -> Recipe:
@@ -126,7 +144,10 @@ def read_recipe(name: str) -> Recipe:
     if path.suffix == ".toml":
         if not path.is_file():
             raise ConfigError(f"recipe {path}: there is no such file")
-        return parse_recipe(path.stem, path.read_text())
+        try:
+            return parse_recipe(path.stem, path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"recipe {path} cannot be read: {error}") from error
     known = {Path(item.name).stem: item for item in RECIPES.iterdir() if item.name.endswith(".toml")}
     if name not in known:
         raise unknown_name("recipe", name, known, " (or a file ending in .toml)")
@@ -137,21 +158,31 @@ def parse_recipe(name: str, text: str) -> Recipe:
     """A recipe from its TOML text."""
     try:
         values = tomllib.loads(text)
+        for key, (kind, word, required) in RECIPE_KINDS.items():
+            if (required or key in values) and not (isinstance(values.get(key), kind) and values[key]):
+                raise TypeError(f"{key} must be {word} that is not empty")
+        if not all(isinstance(method, str) for method in values["methods"]):
+            raise TypeError("methods must be a list of names")
+        if not all(isinstance(settings, dict) for settings in values.get("variations", {}).values()):
+            raise TypeError("each variation must be a table of settings")
         values |= {key: tuple(values[key]) for key in ("labels", "methods")}
         return Recipe(name=name, **values)
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, TypeError) as error:
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
 
 
 def cells(recipe: Recipe, folds: int) -> list[Cell]:
-    """The runs of a grid, all checked before the first begins; folds are the outermost loop."""
-    return [
+    """The runs of a grid, their settings checked before the first begins; folds are the outermost loop."""
+    grid = [
         Cell(method, variation, labels, fold, _config(recipe, method, variation, labels, fold))
         for fold in range(folds)
         for labels in recipe.labels
         for method in recipe.methods
         for variation in recipe.variations
     ]
+    if len({cell.directory for cell in grid}) < len(grid):
+        raise ConfigError(f"recipe '{recipe.name}' has runs that cannot be told apart; name its variations otherwise")
+    return grid
 
 
 def _config(recipe: Recipe, method: str, variation: str, labels: int, fold: int) -> Config:
@@ -159,13 +190,13 @@ def _config(recipe: Recipe, method: str, variation: str, labels: int, fold: int)
     return resolve(recipe.dataset, method, settings)
 
 
-def run_recipe(recipe: Recipe, folds: int, out: Path, display: Display) -> list[Row]:
+def run_grid(grid: list[Cell], out: Path, display: Display) -> list[Row]:
     """Run what is not finished yet and gather the results into rows."""
-    grid: dict[tuple[str, str, int], list[Result]] = {}
-    for cell in cells(recipe, folds):
+    rows: dict[tuple[str, str, int], list[Result]] = {}
+    for cell in grid:
         result = run_cell(Run(out / cell.directory), cell.config, display)
-        grid.setdefault((cell.method, cell.variation, cell.labels), []).append(result)
-    return [Row(*key, tuple(results)) for key, results in grid.items()]
+        rows.setdefault((cell.method, cell.variation, cell.labels), []).append(result)
+    return [Row(*key, tuple(results)) for key, results in rows.items()]
 
 
 def run_cell(run: Run, config: Config, display: Display) -> Result:
@@ -208,7 +239,7 @@ def _values(row: Row, columns: list[str]) -> list[str]:
 def print_table(recipe: Recipe, rows: list[Row]) -> None:
     """The table of a grid in the terminal."""
     columns = _columns(rows)
-    table = Table(*columns, title=recipe.title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(*columns, title=Text(recipe.title), title_justify="left", box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(*_values(row, columns))
     Console().print(table)
@@ -217,12 +248,12 @@ def print_table(recipe: Recipe, rows: list[Row]) -> None:
 def markdown_table(recipe: Recipe, rows: list[Row]) -> str:
     """The table of a grid in Markdown, the lowest error in bold, each fold's error beside it."""
     columns = _columns(rows)
-    best = min((statistics.mean(row.errors()) for row in rows if row.errors()), default=None)
+    best = min((mean for row in rows if (mean := row.mean()) is not None), default=None)
     lines = [f"## {recipe.title}", "", "| " + " | ".join([*columns, "each fold"]) + " |"]
     lines.append("|" + "---|" * (len(columns) + 1))
     for row in rows:
         values = _values(row, columns)
-        if row.errors() and statistics.mean(row.errors()) == best:
+        if best is not None and row.mean() == best:
             place = columns.index("test error %")
             values[place] = f"**{values[place]}**"
         values.append(", ".join(f"{error:.2f}" for error in row.errors()))
@@ -230,13 +261,13 @@ def markdown_table(recipe: Recipe, rows: list[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _preface(command: str) -> str:
+def _preface(command: list[str]) -> str:
     today = datetime.date.today().isoformat()
     return (
         "# Results\n\n"
-        f"Written by `{command} --markdown docs/results.md` on {today}, rankingmatch on {platform.machine()} with "
-        f"{os.cpu_count()} CPU cores. Test error of the EMA weights at the last step, mean ± standard deviation over "
-        "folds; a fold is a seed, which decides the labels, the initial weights and every draw.\n\n"
+        f"Written by `{' '.join(command)}` on {today}, on {platform.machine()} with {os.cpu_count()} CPU cores. "
+        "Test error of the EMA weights at the last step, mean ± standard deviation over folds; a fold is a seed, "
+        "which decides the labels, the initial weights and every draw.\n\n"
     )
 
 

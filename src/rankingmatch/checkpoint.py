@@ -61,7 +61,7 @@ def save_model(path: Path, model: Classifier, card: ModelCard) -> None:
     """Write a model with its card into one file."""
     # One key only: the order of several would not be the same every time.
     metadata = {"rankingmatch": json.dumps(asdict(card))}
-    tensors = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
+    tensors = {name: _own_copy(value) for name, value in model.state_dict().items()}
     write_atomically(path, bytes_of_tensors(tensors, metadata))
 
 
@@ -75,10 +75,14 @@ def load_model(path: Path, device: torch.device) -> tuple[Classifier, ModelCard]
         raise RunError(f"{path}: there is no such model") from None
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise RunError(f"{path}: not a model of rankingmatch ({error})") from error
-    card = ModelCard(**{**values, "classes": tuple(values["classes"])})
-    backbone = make_backbone(card.network, card.channels, len(card.classes))
-    model = Classifier(backbone, tensors["mean"], tensors["std"]).to(device)
-    model.load_state_dict(tensors)
+    try:
+        card = ModelCard(**{**values, "classes": tuple(values["classes"])})
+        backbone = make_backbone(card.network, card.channels, len(card.classes))
+        model = Classifier(backbone, tensors["mean"], tensors["std"]).to(device)
+        model.load_state_dict(tensors)
+    except (KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunError(f"{path}: the weights do not fit the network it names ({reason})") from error
     return model.eval(), card
 
 
@@ -95,29 +99,32 @@ def save_checkpoint(directory: Path, state: State, keep: int = 2) -> None:
         "step": state.step,
         "seconds": state.seconds,
         "best_error": state.best_error,
-        "best_step": state.best_step,
         "window_count": state.window.count,
         "sha256": hashlib.sha256(content).hexdigest(),
     }
     write_json(directory / f"{name}.json", about)
-    for old in _checkpoints(directory)[keep:]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    kept = {path.stem for path in _checkpoints(directory)[:keep]}
+    for old in directory.glob("step-*"):
+        if old.stem not in kept:
+            old.unlink()
 
 
 def restore_latest(directory: Path, state: State) -> bool:
-    """Put the state back to the newest whole checkpoint; a damaged one is reported and the one before it used."""
-    for path in _checkpoints(directory):
+    """Put the state back to the newest whole checkpoint; a damaged one is reported and the one before it used.
+
+    False if there is no checkpoint at all; RunError if there are some and none can be used.
+    """
+    paths = _checkpoints(directory)
+    for path in paths:
         try:
-            about = json.loads(path.read_text())
-            content = path.with_suffix(".safetensors").read_bytes()
-            if hashlib.sha256(content).hexdigest() != about["sha256"]:
-                raise ValueError("its checksum does not match")
-            _restore(state, tensors_from_bytes(content), about)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            log.warning("checkpoint %s cannot be used (%s); trying the one before it", path.stem, error)
+            saved = _read(path, state)
+        except (OSError, ValueError, SafetensorError) as error:
+            log.warning("checkpoint %s cannot be used (%s)", path.stem, error)
             continue
+        _apply(state, saved)
         return True
+    if paths:
+        raise RunError(f"no checkpoint in {directory} can be used; start another run with --out")
     return False
 
 
@@ -135,21 +142,52 @@ def _tensors(state: State) -> dict[str, Tensor]:
             tensors[f"momentum.{name}"] = velocity
     tensors |= {f"window.sums.{name}": value for name, value in state.window.sums.items()}
     tensors |= {f"window.bad.{name}": value for name, value in state.window.bad.items()}
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    return {name: _own_copy(value) for name, value in tensors.items()}
 
 
-def _restore(state: State, tensors: dict[str, Tensor], about: Mapping[str, Any]) -> None:
+def _own_copy(value: Tensor) -> Tensor:
+    """A tensor as safetensors wants it: on the CPU, contiguous, sharing memory with no other (tied weights do)."""
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """A checkpoint that has been read and found to fit the state."""
+
+    tensors: dict[str, Tensor]
+    step: int
+    seconds: float
+    best_error: float | None
+    window_count: int
+
+
+def _read(path: Path, state: State) -> _Saved:
+    """A checkpoint, verified as a whole before anything of it is used; ValueError says what is wrong."""
+    about = json.loads(path.read_text())
+    content = path.with_suffix(".safetensors").read_bytes()
+    if not isinstance(about, dict) or hashlib.sha256(content).hexdigest() != about.pop("sha256", None):
+        raise ValueError("its checksum does not match")
+    tensors = tensors_from_bytes(content)
+    # Momentum and window may be absent at the first steps; weights and averages must be there as they are now.
+    for name, value in _tensors(state).items():
+        if name.startswith(("objective.", "ema.")) and (name not in tensors or tensors[name].shape != value.shape):
+            raise ValueError(f"it has no {name} of shape {tuple(value.shape)}; has the network changed?")
+    try:
+        return _Saved(tensors, **about)
+    except TypeError as error:
+        raise ValueError(f"its JSON is not a checkpoint's: {error}") from error
+
+
+def _apply(state: State, saved: _Saved) -> None:
     def under(prefix: str) -> dict[str, Tensor]:
-        return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        here = ((name, value) for name, value in saved.tensors.items() if name.startswith(prefix))
+        return {name.removeprefix(prefix): value.to(state.device) for name, value in here}
 
     state.objective.load_state_dict(under("objective."))
     state.ema.load_state_dict(under("ema."))
     velocities = under("momentum.")
     for name, parameter in state.objective.named_parameters():
         if name in velocities:
-            state.optimizer.state[parameter]["momentum_buffer"] = velocities[name].to(state.device)
-    sums = {name: value.to(state.device) for name, value in under("window.sums.").items()}
-    bad = {name: value.to(state.device) for name, value in under("window.bad.").items()}
-    state.window = Window(about["window_count"], sums, bad)
-    state.step, state.seconds = about["step"], about["seconds"]
-    state.best_error, state.best_step = about["best_error"], about["best_step"]
+            state.optimizer.state[parameter]["momentum_buffer"] = velocities[name]
+    state.window = Window(saved.window_count, under("window.sums."), under("window.bad."))
+    state.step, state.seconds, state.best_error = saved.step, saved.seconds, saved.best_error

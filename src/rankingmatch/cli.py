@@ -50,13 +50,18 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="rankingmatch")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
     """Train an image classifier from a few labeled and many unlabeled images."""
-    ctx.obj = {"debug": debug}
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable lines.")
@@ -73,7 +78,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 )
 @click.option("--resume", is_flag=True, help="Go on where RUN stopped; start it if it is not there.")
 @json_option
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Show no progress and no summary; with --json, the result only.")
 def train(
     data: str | None,
     method: str | None,
@@ -105,13 +110,13 @@ def _locate(
     from rankingmatch.config import resolve
     from rankingmatch.run import Run
 
-    if resume and out is not None and Run(out).exists():
+    if resume and out is not None and (Run(out).exists() or data is None):
         return Run(out), _resumed(Run(out).config(), {"dataset": data, "method": method, **given})
     if data is None:
         raise ConfigError("which data? give a name from `rankingmatch datasets`, such as: rankingmatch train digits")
     config = resolve(data, method or "rankingmatch-bm", given)
     if out is None:
-        labels = "all" if config.data.labels is None else config.data.labels
+        labels = config.data.labels or "all"
         out = Path("runs") / f"{data}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
         if resume and Run(out).exists():
             return _locate(data, method, out, resume, given)
@@ -131,7 +136,9 @@ def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
                 f"--resume keeps the run's settings: {name} is {flat.get(name)}, not {value}; leave the flag out, "
                 "or start another run with --out"
             )
-    return replace(config, execution=replace(config.execution, **execution))
+    config = replace(config, execution=replace(config.execution, **execution))
+    config.check()
+    return config
 
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
@@ -151,13 +158,14 @@ def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("data", required=False)
 @click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
+@click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
 @json_option
-def evaluate(run: Path, data: str | None, best: bool, as_json: bool) -> None:
+def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
     """Measure a trained RUN on its test images, or on those of DATA."""
     from rankingmatch.evaluate import evaluate_run, evaluation_table
     from rankingmatch.run import Run
 
-    report = evaluate_run(Run(run), data, best=best)
+    report = evaluate_run(Run(run), data, best=best, device=device)
     if as_json:
         click.echo(json.dumps(report))
     else:
@@ -206,10 +214,11 @@ def bench(recipes: tuple[str, ...], folds: int | None, out: Path, markdown: Path
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: a user's mistake is one line on stderr and exit code 2, never a traceback."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    sys.path.append(str(Path.cwd()))  # for methods and networks by import path, after everything installed
-    debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in given
     try:
-        cli.main(args=arguments, prog_name="rankingmatch", standalone_mode=False)
+        sys.path.append(str(Path.cwd()))  # for methods and networks by import path, after everything installed
+        cli.main(args=[word for word in given if word != "--debug"], prog_name="rankingmatch", standalone_mode=False)
     except click.exceptions.Exit as leave:
         raise SystemExit(leave.exit_code) from None
     except (Interrupted, click.Abort) as stop:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,14 +19,21 @@ from rankingmatch.state import TrainSettings
 
 @dataclass(frozen=True)
 class ExecutionSettings:
-    """Where and how a run is carried out; it does not change what is learned."""
+    """Where and how a run is carried out: it does not change what is learned, but for the last bits of a number."""
 
+    data_dir: str | None = option(
+        None, "Where the dataset's files are, or are downloaded to; else $RANKINGMATCH_DATA or the user's cache."
+    )
     device: str = option("auto", "cpu, cuda, cuda:1, mps …; by default the accelerator if there is one.")
-    threads: int | None = option(None, "CPU threads; by default torch's choice.", interval="[1, inf)")
+    threads: int | None = option(None, "CPU threads; by default torch's choice.", interval="[1, 4096]")
     checkpoint_seconds: float = option(60.0, "Seconds between checkpoints.", interval="[0, inf)")
     checkpoint_steps: int | None = option(
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
+
+    def data_path(self) -> Path | None:
+        """The directory of the dataset's files, if it is said."""
+        return None if self.data_dir is None else Path(self.data_dir)
 
     def torch_device(self) -> torch.device:
         """The device to compute on."""
@@ -33,8 +41,8 @@ class ExecutionSettings:
             return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
         try:
             device = torch.device(self.device)
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
+            torch.ones(1, device=device).item()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise ConfigError(f"--device {self.device} cannot be used here: {str(error).splitlines()[0]}") from error
         return device
 
@@ -70,10 +78,12 @@ class Config:
         """The inverse of `to_json`; ConfigError if something is missing, unknown or not allowed."""
         try:
             sections = {name: settings(**values[name]) for name, settings in SECTIONS.items()}
-            plain = {name: values[name] for name in ("dataset", "method", "hyperparameters")}
-            config = cls(**plain, **sections)
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"the configuration is not one of this version: {error}") from error
+            names = {name: values[name] for name in ("dataset", "method")}
+            config = cls(**names, hyperparameters=dict(values["hyperparameters"]), **sections)
+            if not all(isinstance(name, str) for name in names.values()):
+                raise TypeError("dataset and method are names")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"it is no configuration of this version: {error}") from error
         config.check()
         return config
 
@@ -104,6 +114,11 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
         sections[name] = settings(**{key: values.pop(key) for key in names if key in values})
         validate(sections[name])
     defaults = {option.name: option.default for option in hyperparameters_of(method)}
+    clashes = sorted(set(defaults) & room_option_names())
+    if clashes:
+        raise ConfigError(
+            f"the method '{method}' has a hyper-parameter '{clashes[0]}', which is a setting already; rename it"
+        )
     for name in values:
         if name not in defaults and name not in all_option_names():
             raise unknown_name("setting", name, all_option_names())
@@ -111,7 +126,11 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     return Config(dataset, method, {**defaults, **values}, **sections)
 
 
+def room_option_names() -> set[str]:
+    """Every option that is not a method's."""
+    return {option.name for settings in SECTIONS.values() for option in options_of(settings)}
+
+
 def all_option_names() -> set[str]:
     """Every option of every room and of every method in the table."""
-    rooms = {option.name for settings in SECTIONS.values() for option in options_of(settings)}
-    return rooms | {option.name for name in METHODS for option in hyperparameters_of(name)}
+    return room_option_names() | {option.name for name in METHODS for option in hyperparameters_of(name)}

@@ -6,11 +6,12 @@ import sys
 from typing import Protocol
 
 import rich.live
+import torch
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from rankingmatch.errors import Interrupted
+from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.records import Metrics, Record
 from rankingmatch.run import Job, Result, Run, flat, work
 
@@ -88,6 +89,7 @@ class Live:
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
+        self._live: rich.live.Live | None = None
 
     def start(self, job: Job) -> None:
         """What is about to happen, and an empty bar."""
@@ -116,11 +118,13 @@ class Live:
                 *self._errors,
                 f"{record.metrics.images_per_second:,.0f} images/s",
             ]
+            assert self._live is not None
             self._live.update(Group(self._bar, Text("  ".join(words))))
 
     def close(self) -> None:
         """Leave the last state on the screen."""
-        self._live.stop()
+        if self._live is not None:
+            self._live.stop()
 
 
 def follow(job: Job, display: Display, how_to_go_on: str) -> None:
@@ -130,12 +134,15 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
     """
     signals: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in handlers:
-        signal.signal(number, lambda received, _: signals.append(received))
-    display.start(job)
     try:
+        for number, handler in handlers.items():
+            if handler is not signal.SIG_IGN:  # nohup and the like asked not to be disturbed
+                signal.signal(number, lambda received, _: signals.append(received))
+        display.start(job)
         for record in work(job, stopped=lambda: bool(signals)):
             display.update(record)
+    except torch.OutOfMemoryError as error:
+        raise RunError("the device is out of memory; lower --batch-size or --mu, or use a smaller --network") from error
     finally:
         display.close()
         for number, handler in handlers.items():
@@ -151,12 +158,15 @@ def headline(job: Job) -> str:
     validation = 0 if split.validation is None else len(split.validation)
     test = 0 if split.test is None else len(split.test)
     settings = config.training
+    unlabeled = (
+        f" + {settings.batch_size * settings.mu} unlabeled" if job.state.objective.method.unlabeled_views else ""
+    )
     return (
         f"{config.dataset}: {len(split.classes)} classes, {height}×{width}×{channels}; "
         f"{len(split.labeled_rows):,} labeled, {len(split.unlabeled_rows):,} unlabeled, "
         f"{validation:,} validation, {test:,} test\n"
         f"{config.method} with {config.network.network}: {settings.total_steps:,} steps of "
-        f"{settings.batch_size} labeled + {settings.batch_size * settings.mu} unlabeled images, seed {settings.seed}"
+        f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
         f" → {job.run.path}"
     )
 

@@ -1,5 +1,6 @@
 """How a trained run does on labeled images."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,20 @@ from rankingmatch.networks import outputs
 from rankingmatch.run import Run
 
 
-def evaluate_run(run: Run, dataset: str | None, *, best: bool = False) -> dict[str, Any]:
+def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: str | None = None) -> dict[str, Any]:
     """Error, calibration and confusion of a run's model on the test images of a dataset, by default its own."""
     config = run.config()
-    device = config.execution.torch_device()
-    model, card = run.load_model(device, best=best)
+    place = replace(config.execution, device=device or config.execution.device).torch_device()
+    model, card = run.load_model(place, best=best)
     name = dataset or config.dataset
-    loaded = benchmark(name).load()
+    loaded = benchmark(name).load(config.execution.data_path())
     if loaded.test is None:
         raise DataError(f"{name} has no test images")
     shape = (card.height, card.width, card.channels)
     if loaded.test.images.shape[1:] != shape or loaded.classes != card.classes:
         raise DataError(f"{name} has other classes or another image shape than {run.path} was trained on {shape}")
     probabilities = np.concatenate(
-        [output.logits.softmax(1).cpu().numpy() for output in outputs(model, loaded.test.images, device)]
+        [output.logits.softmax(1).cpu().numpy() for output in outputs(model, loaded.test.images, place)]
     )
     return {
         "run": str(run.path),

@@ -91,7 +91,8 @@ def contrastive(logits: Tensor, labels: Tensor, *, temperature: float = 0.2, l2_
     """
     rows = _ranking_rows(logits, labels, l2_normalize)
     positive, negative = _pairs(labels)
-    similarity = rows @ rows.T / temperature
+    with torch.autocast(rows.device.type, enabled=False):
+        similarity = rows @ rows.T / temperature
     # A finite stand-in for -inf: a row without negatives then has log-sum ≈ -1e37, its pairs cost 0, and
     # no gradient is NaN.
     nowhere = torch.finfo(similarity.dtype).min / 8
@@ -99,11 +100,6 @@ def contrastive(logits: Tensor, labels: Tensor, *, temperature: float = 0.2, l2_
     # -ln(e^s / (e^s + Σ)) = softplus(ln Σ - s)
     cost = F.softplus(log_negatives - similarity) * positive
     return cost.sum() / positive.sum().clamp(min=1)
-
-
-def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """H(v, softmax(q)) for a target distribution of shape (n, classes): the mean over rows."""
-    return -(target * F.log_softmax(logits, dim=1)).sum(1).mean()
 
 
 def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -159,7 +155,7 @@ class _MeanOverTriplets(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, distance: Tensor, labels: Tensor, margin: float, soft_margin: bool) -> Tensor:
-        total = distance.new_zeros((), dtype=torch.float64)
+        total = distance.new_zeros(())
         slope = torch.zeros_like(distance)
         count = 0
         for label in labels.unique():
@@ -177,13 +173,13 @@ class _MeanOverTriplets(torch.autograd.Function):
                 gap = margin + pull[:, :, None] - push[:, None, :]
                 itself = (inside[None, :] == anchors[:, None])[:, :, None]
                 gap = gap.masked_fill_(itself, -torch.inf)
-                total += _f(gap, soft_margin).sum(dtype=torch.float64)
+                total += _f(gap, soft_margin).sum()
                 # f' is the logistic function for softplus, the step function for the hinge.
                 gap = torch.sigmoid_(gap) if soft_margin else (gap > 0).to(distance.dtype)
                 slope[anchors[:, None], inside] = gap.sum(2)
                 slope[anchors[:, None], outside] = -gap.sum(1)
         ctx.save_for_backward(slope / max(count, 1))
-        return (total / max(count, 1)).to(distance.dtype)
+        return total / max(count, 1)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:

@@ -136,7 +136,9 @@ def wide_resnet(name: str) -> Callable[[int, int], nn.Module] | None:
     depth, width, large = int(match[1]), int(match[2]), match[3] is not None
     for groups in (3, 4):
         blocks, rest = divmod(depth - 1 - groups, 2 * groups)
-        if rest == 0 and blocks > 0 and width > 0:
+        if width == 0:
+            raise ConfigError(f"network '{name}': the width must be at least 1")
+        if rest == 0 and blocks > 0:
             filters = 135 * width // 2 if large else 16 * width
             return lambda channels, classes: WideResNet(
                 channels, classes, groups=groups, blocks=blocks, filters=filters
@@ -170,7 +172,10 @@ def _imported(path: str, channels: int, classes: int) -> nn.Module:
         inspect.signature(factory).bind(channels, classes)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"network '{path}' must be callable with (channels, classes): {error}") from error
-    network = factory(channels, classes)
+    try:
+        network = factory(channels, classes)
+    except Exception as error:  # it is the user's code
+        raise ConfigError(f"network '{path}' cannot be built ({type(error).__name__}: {error})") from error
     if not isinstance(network, nn.Module):
         raise ConfigError(f"network '{path}' returned a {type(network).__name__}, not a torch.nn.Module")
     return network

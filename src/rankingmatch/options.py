@@ -101,5 +101,6 @@ def imported(kind: str, path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"{kind} '{path}' cannot be imported: {error}") from error
+    except Exception as error:  # a module may raise anything while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{kind} '{path}' cannot be imported ({reason}); write package.module:name") from error

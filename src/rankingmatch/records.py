@@ -55,7 +55,7 @@ class Window:
         """Take in the numbers of a step."""
         self.count += 1
         for name, value in {**values, **parts}.items():
-            value = value.detach().double()
+            value = value.detach().float()
             self.sums[name] = self.sums[name] + value if name in self.sums else value
         for name, part in parts.items():
             seen = self.bad.get(name, torch.full((), -1, device=part.device))

@@ -5,11 +5,13 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
 from rankingmatch.augment import view_policies
@@ -24,7 +26,7 @@ from rankingmatch.checkpoint import (
 )
 from rankingmatch.config import Config
 from rankingmatch.data import Split, benchmark, make_split
-from rankingmatch.errors import DivergedError, RunError
+from rankingmatch.errors import ConfigError, DivergedError, RunError, unknown_name
 from rankingmatch.methods import make_method
 from rankingmatch.networks import Classifier
 from rankingmatch.records import Record
@@ -77,11 +79,15 @@ class Run:
         return (self.path / "config.json").exists()
 
     def refuse_if_taken(self) -> None:
-        """Raise RunError if the directory holds a run already."""
+        """Raise RunError if the directory holds a run already, or what is left of one."""
         if self.exists():
             raise RunError(
                 f"{self.path} already holds a run; go on with it by --resume, or choose another place with --out"
             )
+        files = ("result.json", "metrics.jsonl", "model.safetensors", "best.safetensors", "checkpoints")
+        left = [name for name in files if (self.path / name).exists()]
+        if left:
+            raise RunError(f"{self.path} has a {left[0]} but no config.json; remove it or choose another --out")
 
     def create(self, config: Config) -> None:
         """Make the directory and write the configuration; never over another run."""
@@ -102,24 +108,39 @@ class Run:
     def config(self) -> Config:
         """The configuration the run was made with."""
         path = self.path / "config.json"
-        try:
-            values = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise RunError(f"{self.path} holds no run: there is no config.json") from None
-        except (OSError, ValueError) as error:
-            raise RunError(f"{path} cannot be read ({error})") from error
-        return Config.from_json(values)
+        if not path.exists():
+            raise RunError(f"{self.path} holds no run: there is no config.json")
+        with _damage_named(path):
+            return Config.from_json(json.loads(path.read_text()))
 
     def result(self) -> Result | None:
         """The result, None while the run is not finished."""
         path = self.path / "result.json"
-        return Result(**json.loads(path.read_text())) if path.exists() else None
+        if not (self.exists() and path.exists()):
+            return None
+        with _damage_named(path):
+            return Result(**json.loads(path.read_text()))
 
     def history(self) -> list[dict[str, Any]]:
         """The evaluations so far, oldest first; a line torn by a crash is not one."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        if not path.exists():
+            return []
+        with _damage_named(path):
+            lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+            history = [json.loads(line) for line in lines]
+            if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in history):
+                raise ValueError("a line is not an evaluation")
+            return history
+
+    def lock(self) -> FileLock:
+        """Take the directory for this process; RunError if another one works in it."""
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(f"{self.path} is being worked on by another process; wait for it, or stop it") from None
+        return lock
 
     def keep_history_until(self, step: int) -> None:
         """Forget evaluations after a step: training goes on from there and makes them again."""
@@ -136,8 +157,17 @@ class Run:
         if not self.model_path.exists():
             raise RunError(f"{self.path} has no trained model yet; finish it with --resume")
         if best and not self.best_path.exists():
-            raise RunError(f"{self.path} had no validation images to choose a best model by")
+            raise RunError(f"{self.path} has no {self.best_path.name}: it is written when there are validation images")
         return load_model(self.best_path if best else self.model_path, device)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a file of a run directory is said in one line, with its name."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, ConfigError) as error:
+        raise RunError(f"{path} cannot be used ({error}); start another run with --out") from error
 
 
 def flat(record: Record) -> dict[str, Any]:
@@ -157,7 +187,7 @@ def flat(record: Record) -> dict[str, Any]:
 
 def load_split(config: Config) -> Split:
     """The images and labels that a configuration asks for."""
-    return make_split(benchmark(config.dataset).load(), config.data, config.training.seed)
+    return make_split(benchmark(config.dataset).load(config.execution.data_path()), config.data, config.training.seed)
 
 
 @dataclass
@@ -168,6 +198,7 @@ class Job:
     config: Config
     split: Split
     state: State
+    lock: FileLock
 
 
 def begin(run: Run, config: Config) -> Job:
@@ -175,15 +206,22 @@ def begin(run: Run, config: Config) -> Job:
     device = config.execution.torch_device()
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
+    if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     split = load_split(config)
     method = make_method(config.method, config.hyperparameters)
+    for view in (*method.labeled_views, *method.unlabeled_views):
+        if view not in view_policies(config.views):
+            raise unknown_name("view", view, view_policies(config.views), f" (asked for by {config.method})")
     state = initial_state(split, method, config.network, config.training, device)
-    if run.exists():
+    is_new = not run.exists()
+    if is_new:
+        run.create(config)
+    lock = run.lock()
+    if not is_new:
         restore_latest(run.checkpoints, state)
         run.keep_history_until(state.step)
-    else:
-        run.create(config)
-    return Job(run, config, split, state)
+    return Job(run, config, split, state, lock)
 
 
 def never() -> bool:
@@ -207,20 +245,26 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
                 run.append(record)
                 if record.evaluation.best:
                     save_model(run.best_path, state.ema, card)
-            if stopped() or _checkpoint_is_due(config, state, saved):
+            stop = stopped()
+            if stop or _checkpoint_is_due(config, state, saved):
                 state.raise_if_diverged()
                 save_checkpoint(run.checkpoints, state)
                 saved = time.monotonic()
             yield record
-            if stopped():
+            if stop:
                 return
+        save_checkpoint(run.checkpoints, state)
+        save_model(run.model_path, state.ema, card)
+        _write_result(job)
+    except GeneratorExit:  # the caller broke off, for whatever reason: keep what there is
         state.raise_if_diverged()
+        save_checkpoint(run.checkpoints, state)
+        raise
     except DivergedError as error:
         _write_result(job, error)
         raise
-    save_checkpoint(run.checkpoints, state)
-    save_model(run.model_path, state.ema, card)
-    _write_result(job)
+    finally:
+        job.lock.release()
 
 
 def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.data import Split
-from rankingmatch.errors import DataError, DivergedError
+from rankingmatch.errors import ConfigError, DataError, DivergedError
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
 from rankingmatch.networks import (
     Classifier,
@@ -37,8 +37,8 @@ class TrainSettings:
         interval="(0, inf)",
     )
     steps: int | None = option(None, "S: length of training in steps; instead of --epochs.", interval="[1, inf)")
-    batch_size: int = option(64, "B: labeled images per step.", interval="[1, inf)")
-    mu: int = option(7, "μ: unlabeled images per labeled image.", interval="[1, inf)")
+    batch_size: int = option(64, "B: labeled images per step.", interval="[1, 65536]")
+    mu: int = option(7, "μ: unlabeled images per labeled image.", interval="[1, 1024]")
     learning_rate: float = option(
         0.03, "η: learning rate at the start; it decays as η cos(7πs/16S).", interval="(0, inf)"
     )
@@ -98,7 +98,6 @@ class State:
     step: int = 0
     seconds: float = 0.0
     best_error: float | None = None
-    best_step: int = 0
     window: Window = field(default_factory=Window)
 
     @property
@@ -109,9 +108,12 @@ class State:
         return model
 
     def raise_if_diverged(self) -> None:
-        """Raise DivergedError if a loss since the last log, or a weight, is not finite: such a state is not saved."""
+        """Raise DivergedError if a loss since the last log, or a weight, is not finite.
+
+        Such a state is neither evaluated nor saved. BatchNorm's running statistics count as weights.
+        """
         self.window.raise_if_diverged()
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.objective.parameters()):
+        if not all(bool(torch.isfinite(value).all()) for value in self.objective.state_dict().values()):
             raise DivergedError(self.step - 1, "weights")
 
 
@@ -134,8 +136,7 @@ def initial_state(
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
         seen = np.union1d(split.labeled_rows, split.unlabeled_rows)
         model = make_model(network.network, classes, *channel_statistics(split.images, seen))
-        features = model(to_tensor(split.images[:2], torch.device("cpu"))).features.shape[1]
-        method.prepare(Task(classes, features, len(split.unlabeled_rows)))
+        method.prepare(Task(classes, _feature_width(model, network.network, split), len(split.unlabeled_rows)))
     # The trial pass above has touched BatchNorm's running statistics; they start anew.
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -144,6 +145,21 @@ def initial_state(
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
     return State(objective, ema, make_optimizer(objective, settings), device)
+
+
+def _feature_width(model: Classifier, name: str, split: Split) -> int:
+    """The width of the features, found by a trial pass; ConfigError if the network cannot take these images."""
+    try:
+        logits, features = model(to_tensor(split.images[:2], torch.device("cpu")))
+    except Exception as error:  # it may be the user's code
+        size = "×".join(map(str, split.images.shape[1:]))
+        raise ConfigError(f"network '{name}' cannot take {size} images ({type(error).__name__}: {error})") from error
+    if logits.shape != (2, len(split.classes)) or features.ndim != 2:
+        raise ConfigError(
+            f"network '{name}' must return logits (n, {len(split.classes)}) or (logits, features (n, width)); for two "
+            f"images it returned {tuple(logits.shape)} and {tuple(features.shape)}"
+        )
+    return int(features.shape[1])
 
 
 def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim.SGD:

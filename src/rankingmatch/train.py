@@ -71,6 +71,7 @@ def train(state: State, split: Split, views: dict[str, Policy], settings: TrainS
             metrics = state.window.metrics(cosine(settings.learning_rate, step, steps), speed)
             state.window = Window()
         if evaluating:
+            state.raise_if_diverged()
             evaluation = _evaluation(state, split)
             state.seconds = seconds_before + time.perf_counter() - started
         if metrics:
@@ -87,7 +88,7 @@ def _evaluation(state: State, split: Split) -> Evaluation:
         test = error_rate(confusion_of(state.ema, split.test, classes, state.device))
     best = validation is not None and (state.best_error is None or validation < state.best_error)
     if best:
-        state.best_error, state.best_step = validation, state.step
+        state.best_error = validation
     return Evaluation(validation, test, best)
 
 

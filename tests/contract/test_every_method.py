@@ -117,6 +117,52 @@ def test_loss_equals_an_independent_computation(name: str, scale: float) -> None
     assert losses.total.item() == pytest.approx(ORACLES[name](rows, confident, pseudo), rel=1e-9)
 
 
+def other_ranking(loss: Callable[..., float], **options: Any) -> Callable[[naive.Rows, list[int]], float]:
+    standard: dict[str, Any] = {"m": 0.5, "soft": True, "l2": True, "squared": False}
+    return lambda rows, labels: loss(rows, labels, **{**standard, **options})
+
+
+def plus_one(rows: naive.Rows) -> naive.Rows:
+    """The features that Table has beside its logits."""
+    return [[2 * value + 1 for value in row] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "hyperparameters", "rank"),
+    [
+        ("fixmatch-ra", {"unlabeled_weight": 0.3}, None),
+        ("fixmatch-ra", {"threshold": 0.6}, None),
+        ("rankingmatch-bm", {"unlabeled_weight": 0.3}, naive_mean),
+        ("rankingmatch-bm", {"ranking_weight": 0.3}, naive_mean),
+        ("rankingmatch-bm", {"rank_all": True}, naive_mean),
+        ("rankingmatch-bm", {"rank_on": "features"}, lambda rows, labels: naive_mean(plus_one(rows), labels)),
+        ("rankingmatch-bm", {"margin": 0.1}, other_ranking(naive.batch_mean, m=0.1, true_mean=False)),
+        ("rankingmatch-bm", {"true_mean": True}, other_ranking(naive.batch_mean, true_mean=True)),
+        ("rankingmatch-bh", {"soft_margin": False}, other_ranking(naive.batch_hard, soft=False)),
+        ("rankingmatch-ba", {"squared": True}, other_ranking(naive.batch_all, squared=True)),
+        ("rankingmatch-ba", {"l2_normalize": False}, other_ranking(naive.batch_all, l2=False)),
+        ("rankingmatch-ct", {"temperature": 0.9}, lambda r, y: naive.contrastive(r, y, temperature=0.9, l2=True)),
+        ("rankingmatch-ct", {"l2_normalize": False}, lambda r, y: naive.contrastive(r, y, temperature=0.2, l2=False)),
+    ],
+)
+def test_every_hyper_parameter_does_what_it_says(
+    name: str, hyperparameters: dict[str, Any], rank: Callable[[naive.Rows, list[int]], float] | None
+) -> None:
+    logits = fixed_logits(3.0)
+    rows = logits.tolist()
+    weak = [naive.softmax(row) for row in rows[4:10]]
+    pseudo = [p.index(max(p)) for p in weak]
+    confident = [i for i, p in enumerate(weak) if max(p) >= hyperparameters.get("threshold", 0.95)]
+    ranked = range(6) if hyperparameters.get("rank_all") else confident
+    expected = naive_supervised(rows, confident, pseudo)
+    unlabeled = sum(naive.cross_entropy(rows[10 + i], pseudo[i]) for i in confident) / 6
+    expected += hyperparameters.get("unlabeled_weight", 1.0) * unlabeled
+    if rank is not None:
+        strong = rank([rows[10 + i] for i in ranked], [pseudo[i] for i in ranked])
+        expected += hyperparameters.get("ranking_weight", 1.0) * (rank(rows[:4], [0, 1, 1, 2]) + strong)
+    assert fixed_losses(name, logits, **hyperparameters).total.item() == pytest.approx(expected, rel=1e-9)
+
+
 @every_method
 def test_all_ways_of_the_weak_views_agree_without_batchnorm(name: str) -> None:
     if "weak_pass" not in vars(make_method(name, {})):

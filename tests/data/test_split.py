@@ -91,7 +91,7 @@ def test_no_label_at_all_is_named() -> None:
 
 
 def test_digits_are_there_with_a_fixed_test_set() -> None:
-    first, again = benchmark("digits").load(), benchmark("digits").load()
+    first, again = benchmark("digits").load(None), benchmark("digits").load(None)
     assert first.train.images.shape == (1437, 8, 8, 1)
     assert first.train.images.dtype == np.uint8
     assert first.train.images.max() == 255

@@ -2,17 +2,21 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
 
 from rankingmatch.cli import main
+from rankingmatch.config import all_option_names
 
 QUICK = ["--steps", "40", "--batch-size", "8", "--mu", "2", "--network", "wrn-10-1", "--threads", "1"]
 
@@ -81,9 +85,9 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
 # --- resume --------------------------------------------------------------------------------------------------
 
 
-def wait_for_checkpoint(run: Path, process: "subprocess.Popen[str]") -> None:
+def wait_until(met: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + 60
-    while not list(run.glob("checkpoints/*.json")):
+    while not met():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -96,17 +100,22 @@ def without_times(run: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    process = start("train", "digits", *QUICK, "--out", run, "--checkpoint-steps", "3", cwd=tmp_path)
-    wait_for_checkpoint(run, process)
+    run, metrics = tmp_path / "run", tmp_path / "run/metrics.jsonl"
+    # SIGKILL leaves no time for anything, so checkpoints must be there; the others must make one when they come.
+    every = ["--checkpoint-steps", "3"] if sent == signal.SIGKILL else []
+    process = start("train", "digits", *QUICK, "--out", run, *every, cwd=tmp_path)
+    wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 3, process)
     os.kill(process.pid, sent)
     _, err = process.communicate(timeout=60)
     assert not (run / "result.json").exists(), "the run was over before the signal came"
     if sent != signal.SIGKILL:
         assert process.returncode == 130
         assert f"rankingmatch train --resume --out {run}" in err
-    code, _, err = rankingmatch("train", "--resume", "--out", run, cwd=tmp_path)
+    reached = max(json.loads(path.read_text())["step"] for path in run.glob("checkpoints/*.json"))
+    assert reached >= 3
+    code, out, err = rankingmatch("train", "--resume", "--out", run, "--json", cwd=tmp_path)
     assert code == 0, err
+    assert json.loads(out.splitlines()[0])["step"] > reached, "it started anew instead of going on"
     assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
     assert (run / "best.safetensors").read_bytes() == (finished / "best.safetensors").read_bytes()
     assert without_times(run) == without_times(finished)
@@ -167,7 +176,9 @@ def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
     assert code == 0, err
     assert "Mine" in out
     table = (tmp_path / "table.md").read_text()
-    assert table.count("±") >= 2
+    rows = [line for line in table.splitlines() if line.startswith(("| supervised", "| fixmatch-ra"))]
+    assert [row.count(" ± ") for row in rows] == [1, 1]
+    assert f"rankingmatch bench {recipe} --out runs/bench --markdown table.md" in table
     runs = sorted((tmp_path / "runs/bench/mine").iterdir())
     assert len(runs) == 4
     made = [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
@@ -175,15 +186,18 @@ def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
     assert made == [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
 
 
-def test_a_diverging_run_is_recorded_as_nan_with_its_step(tmp_path: Path) -> None:
-    arguments = ["train", "digits", *QUICK, "--learning-rate", "1e30", "--out", "run", "--checkpoint-steps", "1"]
+@pytest.mark.parametrize("rate", ["1e5", "1e7", "1e30"])
+def test_a_diverging_run_is_recorded_as_nan_with_its_step(rate: str, tmp_path: Path) -> None:
+    arguments = ["train", "digits", *QUICK, "--learning-rate", rate, "--out", "run", "--checkpoint-steps", "1"]
     code, _, err = rankingmatch(*arguments, cwd=tmp_path)
     assert code == 1
     assert "became non-finite at step" in err
     assert "Traceback" not in err
-    for path in (tmp_path / "run/checkpoints").glob("*.safetensors"):
-        weights = {name: value for name, value in load_file(path).items() if name.startswith("objective.")}
-        assert all(torch.isfinite(value).all() for value in weights.values()), "a checkpoint of a sick state"
+    saved = list((tmp_path / "run").rglob("*.safetensors"))
+    assert saved
+    for path in saved:
+        weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
+        assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["diverged_at"] >= 0
     assert result["test_error"] is None
@@ -209,6 +223,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
     code, out, _ = rankingmatch("train", "--help", cwd=tmp_path)
     assert code == 0
     words = " ".join(out.split())
+    assert all("--" + name.replace("_", "-") in words for name in all_option_names())
     for flag, symbol in {
         "--batch-size": "B:",
         "--mu": "μ:",
@@ -289,10 +304,90 @@ def test_an_output_directory_that_cannot_be_written_is_named(tmp_path: Path) -> 
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/config.json").write_text('{"dataset": "digits"}')
-    code, _, err = rankingmatch("train", "--resume", "--out", "run", cwd=tmp_path)
-    assert code == 2
-    assert "not one of this version" in err
-    assert "Traceback" not in err
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one line with which a command refuses."""
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert (left.value.code, out, err.count("\n")) == (2, "", 1), err
+    return err
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run, to be damaged."""
+    shutil.copytree(finished, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", '{"dataset": "digits"}'),
+        ("config.json", "[]"),
+        ("config.json", "{"),
+        ("result.json", "[]"),
+        ("result.json", '{"no": 1}'),
+        ("result.json", "{"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_named(
+    name: str, content: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / name).write_text(content)
+    assert f"{copy / name} cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+@pytest.mark.parametrize("content", ["{}\n", "garbage\n", '{"step": "x"}\n'])
+def test_a_damaged_history_is_named(content: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "metrics.jsonl").write_text(content)
+    (copy / "result.json").unlink()
+    assert "metrics.jsonl cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+def test_what_is_left_of_another_run_is_not_taken_for_a_new_one(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "config.json").unlink()
+    assert "but no config.json" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
+
+
+def test_unusable_checkpoints_stop_a_resume_instead_of_starting_anew(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / "result.json").unlink()
+    for path in (copy / "checkpoints").glob("*.json"):
+        path.write_text("null")
+    assert "no checkpoint in" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+@pytest.mark.parametrize("flags", [["--threads", "-3"], ["--checkpoint-steps", "0"], ["--checkpoint-seconds", "nan"]])
+def test_resume_checks_its_flags(flags: list[str], copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "it must be in" in complaint(capsys, "train", "--resume", "--out", copy, *flags)
+
+
+def test_two_processes_do_not_work_in_one_directory(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "result.json").unlink()
+    with FileLock(copy / ".lock"):
+        assert "being worked on by another process" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--method", "./own.py:Method"], "cannot be imported"),
+        (["--method", "own_broken:Raises"], "cannot be imported (ZeroDivisionError"),
+        (["--method", "own_methods:NoDataclass"], "must be decorated with @dataclass(eq=False)"),
+        (["--method", "own_methods:Unhashable"], "must be decorated with @dataclass(eq=False)"),
+        (["--method", "own_methods:UnknownView"], "unknown view 'stronk'; did you mean 'strong'?"),
+        (["--method", "own_methods:Clash"], "'momentum', which is a setting already"),
+        (["--network", "own_network:raises"], "cannot be built (RuntimeError: no"),
+        (["--network", "own_network:wrong_classes"], "must return logits (n, 10)"),
+        (["--network", "own_network:larger_images"], "cannot take 8×8×1 images"),
+        (["--network", "wrn-28-0"], "the width must be at least 1"),
+    ],
+)
+def test_what_is_wrong_with_a_users_own_code_is_said_before_anything_is_written(
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in complaint(capsys, "train", "digits", *flags)
+    assert list(tmp_path.iterdir()) == []

@@ -30,7 +30,7 @@ class Operation:
         """The images under this operation."""
         if self.kind == "affine":
             return geometry.affine(images, self.function(magnitude, *images.shape[2:]))
-        result = self.function(images, magnitude.to(images.device))
+        result = self.function(images, magnitude)
         return tables.look_up(images, result) if self.kind == "table" else result
 
 
@@ -73,7 +73,7 @@ def apply_operations(images: Tensor, operation: Tensor, unit: Tensor) -> Tensor:
         magnitude = chosen.magnitude(unit[rows])
         if chosen.kind == "table":
             part = images[rows.to(images.device)]
-            looked_up.append((rows, chosen.function(part, magnitude.to(images.device))))
+            looked_up.append((rows, chosen.function(part, magnitude)))
         elif chosen.kind == "affine":
             moved.append((rows, chosen.function(magnitude, *images.shape[2:])))
         elif number != IDENTITY:

@@ -25,15 +25,15 @@ class ViewSettings:
     padding: int = option(
         4,
         "Weak and strong views: shift by up to this many pixels, mirrored at the border.",
-        interval="[0, inf)",
+        interval="[0, 1024]",
     )
     operations: int = option(
-        2, "Strong view: how many of the 14 RandAugment operations are picked.", interval="[0, inf)"
+        2, "Strong view: how many of the 14 RandAugment operations are picked.", interval="[0, 1024]"
     )
     operation_probability: float = option(
         0.5, "Strong view: probability that a picked operation is applied.", interval="[0, 1]"
     )
-    cutout: int = option(16, "Strong view: side of the grey square, in pixels.", interval="[0, inf)")
+    cutout: int = option(16, "Strong view: side of the grey square, in pixels.", interval="[0, 1024]")
 
 
 class Policy(Protocol):

@@ -30,18 +30,20 @@ def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
     `factor` is (n,) and applies along the first dimension.
     """
     start = degenerate.float()
-    factor = factor.float().view(-1, *[1] * (images.ndim - 1))
+    factor = factor.float().to(images.device).view(-1, *[1] * (images.ndim - 1))
     return (start + factor * (images.float() - start)).clamp(0, 255).byte()
 
 
 def autocontrast(images: Tensor, _: Tensor) -> Tensor:
     """Stretch each channel so that its darkest value becomes 0 and its lightest 255."""
-    low = images.flatten(2).amin(2, keepdim=True).double()
-    high = images.flatten(2).amax(2, keepdim=True).double()
+    # PIL's float64 on the CPU: not every device has it, and these are two numbers per channel.
+    low = images.flatten(2).amin(2, keepdim=True).cpu().double()
+    high = images.flatten(2).amax(2, keepdim=True).cpu().double()
+    levels = torch.arange(256, dtype=torch.float64)
     # A true division: torch computes `255.0 / tensor` as a product with the reciprocal, off by an ulp.
     scale = torch.full_like(low, 255.0) / (high - low).clamp(min=1)
-    stretched = _levels(images).double() * scale + (-low * scale)
-    return torch.where(high > low, stretched.clamp(0, 255), _levels(images).double()).byte()
+    stretched = (levels * scale + (-low * scale)).clamp(0, 255)
+    return torch.where(high > low, stretched, levels).byte().to(images.device)
 
 
 def equalize(images: Tensor, _: Tensor) -> Tensor:
@@ -74,14 +76,14 @@ def contrast(images: Tensor, factor: Tensor) -> Tensor:
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Keep the upper bits (1 to 8; the fraction is dropped) of each value."""
-    dropped = 8 - bits.long().clamp(1, 8).view(-1, 1, 1)
+    dropped = 8 - bits.long().clamp(1, 8).to(images.device).view(-1, 1, 1)
     return ((_levels(images) >> dropped) << dropped).byte().expand(*images.shape[:2], 256)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
     """Invert values from the threshold on; the threshold is a share of the range, 0 to 1."""
     levels = _levels(images)
-    cut = (threshold * 255.999).long().view(-1, 1, 1)
+    cut = (threshold * 255.999).long().to(images.device).view(-1, 1, 1)
     return torch.where(levels < cut, levels, 255 - levels).byte().expand(*images.shape[:2], 256)
 
 

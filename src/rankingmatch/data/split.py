@@ -17,8 +17,8 @@ class DataSettings:
 
     labels: int | None = option(
         None,
-        "How many training labels to keep, the same number for each class; all others are hidden.",
-        interval="[1, inf)",
+        "How many training labels to keep, the same number for each class; all others are hidden. 0 keeps all.",
+        interval="[0, inf)",
     )
     validation: int = option(0, "How many labeled training images are held out for validation.", interval="[0, inf)")
     include_labeled: bool = option(False, "Put the labeled images into the unlabeled pool, too, as FixMatch did.")
@@ -81,7 +81,7 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
         held_out = _held_out(dataset, settings.validation, rng)
         known = truth.copy()
         known[held_out] = UNLABELED
-        if settings.labels is not None:
+        if settings.labels:
             known = hide_labels(known, settings.labels, dataset.classes, rng)
         labeled = np.flatnonzero(known != UNLABELED)
     if len(labeled) == 0:

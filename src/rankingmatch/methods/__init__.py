@@ -73,6 +73,8 @@ def _imported(path: str) -> type[Method]:
     found = imported("method", path)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ConfigError(f"method '{path}' is not a subclass of rankingmatch.methods.Method")
+    if "__dataclass_fields__" not in vars(found) or found.__hash__ is None:
+        raise ConfigError(f"method '{path}' must be decorated with @dataclass(eq=False)")
     return found
 
 

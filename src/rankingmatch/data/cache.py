@@ -1,0 +1,103 @@
+"""Datasets decoded once into memory-mapped uint8 files, keyed by the checksum of the files they came from."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import platformdirs
+
+from rankingmatch.data.files import Form, Found, checksum, find, opened
+from rankingmatch.data.formats import Decoded, expect
+from rankingmatch.data.split import Dataset, Images
+from rankingmatch.errors import DataError
+
+FORMAT = 1  # of the cache: a new number leaves the old caches alone
+
+
+def load_cached(name: str, forms: tuple[Form, ...], data_dir: Path | None, also: tuple[Path, ...] = ()) -> Dataset:
+    """A dataset from its original files, decoded the first time and memory-mapped ever after."""
+    found = find(name, forms, data_dir, also)
+    place = platformdirs.user_cache_path("rankingmatch") / "decoded"
+    directory = place / f"{name}-{_key(found, place)}-{FORMAT}"
+    if not (directory / "about.json").exists():
+        with opened(found) as source:
+            write_cache(directory, found.form.reader(source))
+    return read_cache(directory)
+
+
+def _key(found: Found, place: Path) -> str:
+    """The checksum of the files, remembered as long as their sizes and times stay the same."""
+    stamp = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in found.paths]
+    memory = place / "checksums.json"
+    known: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(memory.read_text())
+    key = json.dumps(stamp)
+    if key not in known:
+        known[key] = checksum(found)
+        with _cleared_on_failure(place):
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
+                json.dump(known, file)
+            Path(file.name).replace(memory)
+    return known[key]
+
+
+@contextmanager
+def _cleared_on_failure(directory: Path) -> Iterator[None]:
+    """A failed write says so in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"the cache {directory} cannot be written ({error.strerror}); free some space there") from error
+
+
+def write_cache(directory: Path, decoded: Decoded) -> None:
+    """Decode block by block into a temporary directory, which becomes the cache when it is whole."""
+    with _cleared_on_failure(directory.parent):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
+    try:
+        with _cleared_on_failure(directory.parent), contextlib.ExitStack() as stack:
+            files: dict[str, IO[bytes]] = {}
+            shapes: dict[str, tuple[int, ...]] = {}
+            labels: dict[str, list[np.ndarray]] = {}
+            for part, images, known in decoded.blocks:
+                if part not in files:
+                    files[part] = stack.enter_context((temporary / f"{part}.u8").open("wb"))
+                expect(images.shape[1:] == shapes.setdefault(part, images.shape[1:]), "images differ in size")
+                expect(known.max(initial=-1) < len(decoded.classes), "a label is larger than the number of classes")
+                np.ascontiguousarray(images).tofile(files[part])
+                labels.setdefault(part, []).append(known)
+        about = {
+            "classes": decoded.classes,
+            "folds": [fold.tolist() for fold in decoded.folds],
+            "shapes": shapes,
+        }
+        with _cleared_on_failure(directory.parent):
+            for part, pieces in labels.items():
+                np.save(temporary / f"{part}-labels.npy", np.concatenate(pieces))
+            (temporary / "about.json").write_text(json.dumps(about))
+            temporary.rename(directory)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def read_cache(directory: Path) -> Dataset:
+    """Map a cache into memory."""
+    about = json.loads((directory / "about.json").read_text())
+
+    def part(name: str) -> Images:
+        labels = np.load(directory / f"{name}-labels.npy")
+        shape = (len(labels), *about["shapes"][name])
+        return Images(np.memmap(directory / f"{name}.u8", np.uint8, "r", shape=shape), labels)
+
+    folds = tuple(np.array(fold, dtype=np.int64) for fold in about["folds"])
+    return Dataset(tuple(about["classes"]), part("train"), test=part("test"), folds=folds)

@@ -1,0 +1,302 @@
+"""Readers of the benchmarks' original files.
+
+Each takes a `Source`, an opener of the files of an archive or a folder, and yields blocks of decoded images. Nothing a
+file contains is ever executed, and nothing is unpacked to disk.
+"""
+
+import gzip
+import io
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from rankingmatch.data.split import UNLABELED
+from rankingmatch.errors import DataError
+
+
+class Source(Protocol):
+    """The files of a dataset, wherever they are."""
+
+    def names(self) -> list[str]:
+        """All file names, with forward slashes, relative to the archive or folder."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file's content."""
+
+
+class Block(NamedTuple):
+    """Some images of a part of a dataset ("train", "test"), in order."""
+
+    part: str
+    images: np.ndarray  # (n, h, w, c) uint8
+    labels: np.ndarray  # (n,) int64, -1 = unlabeled
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A dataset about to be read: its class names, its given folds, and its blocks."""
+
+    classes: tuple[str, ...]
+    blocks: Iterable[Block]
+    folds: tuple[np.ndarray, ...] = ()
+
+
+Reader = Callable[[Source], Decoded]
+
+
+def expect(condition: bool, what: str) -> None:
+    """Raise DataError unless a file is as its format says."""
+    if not condition:
+        raise DataError(f"{what}; the file is damaged or not the original: remove it and get it again")
+
+
+# --- CIFAR ---------------------------------------------------------------------------------------------------
+
+
+class _Array:
+    """Stands for a NumPy array in a pickle: takes its state as data, and is checked before it becomes an array."""
+
+    state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def pixels(self) -> np.ndarray:
+        """A contiguous array of bytes, the only kind that is read."""
+        _, shape, kind, fortran, content = self.state
+        expect(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+class _Kind:
+    """Stands for numpy.dtype in a pickle."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        self.code = code
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _DataOnly(pickle.Unpickler):
+    """Reads lists, dicts, bytes, numbers and arrays of bytes; refuses everything else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
+            return lambda *_: _Array()
+        stand_ins = {("numpy", "ndarray"): _Array, ("numpy", "dtype"): _Kind}
+        if (module, name) not in stand_ins:
+            raise DataError(f"a pickle asks for {module}.{name}, which data does not need; refused, nothing was run")
+        return stand_ins[module, name]
+
+
+def read_pickle(file: IO[bytes], name: str) -> dict[bytes, Any]:
+    """A pickled dictionary of plain data."""
+    try:
+        values = _DataOnly(file, encoding="bytes").load()
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+    except Exception as error:  # a broken pickle may raise anything
+        raise DataError(f"{name} is no pickle of plain data ({error}); remove it and get it again") from error
+    expect(isinstance(values, dict), f"{name} holds no dictionary")
+    return values  # type: ignore[no-any-return]
+
+
+def _cifar_images(rows: np.ndarray) -> np.ndarray:
+    """(n, 3072) bytes, channel by channel → (n, 32, 32, 3)."""
+    return rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+
+
+def _cifar_batch(source: Source, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    with source.open(name) as file:
+        batch = read_pickle(file, name)
+    expect(isinstance(batch.get(b"data"), _Array) and key in batch, f"{name} has no images or labels")
+    pixels = batch[b"data"].pixels()
+    labels = np.array(batch[key], dtype=np.int64)
+    expect(pixels.shape == (len(labels), 3072), f"{name} has {pixels.shape} pixels for {len(labels)} labels")
+    return _cifar_images(pixels), labels
+
+
+def read_cifar_python(folder: str, train: tuple[str, ...], test: str, meta: str, keys: tuple[bytes, bytes]) -> Reader:
+    """CIFAR's Python version: `keys` name the labels in a batch and the class names in the meta file."""
+
+    def blocks(source: Source) -> Iterator[Block]:
+        for part, names in (("train", train), ("test", (test,))):
+            for name in names:
+                yield Block(part, *_cifar_batch(source, f"{folder}/{name}", keys[0]))
+
+    def read(source: Source) -> Decoded:
+        with source.open(f"{folder}/{meta}") as file:
+            names = read_pickle(file, meta).get(keys[1], [])
+        return Decoded(tuple(name.decode() for name in names), blocks(source))
+
+    return read
+
+
+def read_cifar_binary(folder: str, train: tuple[str, ...], test: str, meta: str, label_bytes: int) -> Reader:
+    """CIFAR's binary version: a record is 1 (CIFAR-10) or 2 (CIFAR-100, the second counts) labels and 3072 pixels."""
+
+    def blocks(source: Source) -> Iterator[Block]:
+        for part, names in (("train", train), ("test", (test,))):
+            for name in names:
+                with source.open(f"{folder}/{name}") as file:
+                    content = file.read()
+                size = label_bytes + 3072
+                expect(len(content) > 0 and len(content) % size == 0, f"{name} is not a row of {size}-byte records")
+                records = np.frombuffer(content, np.uint8).reshape(-1, size)
+                labels = records[:, label_bytes - 1].astype(np.int64)
+                yield Block(part, _cifar_images(records[:, label_bytes:]), labels)
+
+    def read(source: Source) -> Decoded:
+        with source.open(f"{folder}/{meta}") as file:
+            return Decoded(tuple(file.read().decode().split()), blocks(source))
+
+    return read
+
+
+# --- SVHN ----------------------------------------------------------------------------------------------------
+
+
+def read_svhn(source: Source) -> Decoded:
+    """SVHN's cropped digits: X (32, 32, 3, n) and y with 10 for the digit 0."""
+    from scipy.io import loadmat
+
+    def blocks() -> Iterator[Block]:
+        for part in ("train", "test"):
+            name = f"{part}_32x32.mat"
+            try:
+                with source.open(name) as file:
+                    values = loadmat(file, variable_names=["X", "y"])
+                images, labels = values["X"], values["y"].ravel()
+            except DataError:
+                raise
+            except Exception as error:  # scipy raises many kinds for a damaged file
+                raise DataError(f"{name} cannot be read ({error}); remove it and get it again") from error
+            shape_is_right = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels))
+            expect(shape_is_right, f"{name} has X of shape {images.shape} for {len(labels)} labels")
+            yield Block(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
+
+    return Decoded(tuple("0123456789"), blocks())
+
+
+# --- STL-10 --------------------------------------------------------------------------------------------------
+
+STL10_BYTES = 3 * 96 * 96
+
+
+def read_stl10(source: Source) -> Decoded:
+    """STL-10's binary version: labels from 1, images column by column; the unlabeled ones follow the labeled."""
+    folder = "stl10_binary"
+
+    def read(name: str) -> bytes:
+        with source.open(f"{folder}/{name}") as file:
+            return file.read()
+
+    def blocks() -> Iterator[Block]:
+        for part, name in (("train", "train"), ("test", "test"), ("train", "unlabeled")):
+            labels = None
+            if name != "unlabeled":
+                labels = np.frombuffer(read(f"{name}_y.bin"), np.uint8).astype(np.int64) - 1
+            yield from _stl10_blocks(source, f"{folder}/{name}_X.bin", part, labels)
+
+    folds = tuple(np.array(line.split(), dtype=np.int64) for line in read("fold_indices.txt").decode().splitlines())
+    return Decoded(tuple(read("class_names.txt").decode().split()), blocks(), folds)
+
+
+def _stl10_blocks(source: Source, name: str, part: str, labels: np.ndarray | None) -> Iterator[Block]:
+    count = 0
+    with source.open(name) as file:
+        while content := file.read(1000 * STL10_BYTES):
+            expect(len(content) % STL10_BYTES == 0, f"{name} does not end at the end of an image")
+            images = np.frombuffer(content, np.uint8).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+            known = np.full(len(images), UNLABELED) if labels is None else labels[count : count + len(images)]
+            expect(len(known) == len(images), f"{name} has more images than labels")
+            count += len(images)
+            yield Block(part, images, known)
+    expect(labels is None or count == len(labels), f"{name} has {count} images for its labels")
+
+
+# --- Tiny ImageNet -------------------------------------------------------------------------------------------
+
+
+def read_tiny_imagenet(source: Source) -> Decoded:
+    """Tiny ImageNet: JPEGs of 64×64, grey ones among them; its validation images are the test set."""
+    folder = "tiny-imagenet-200"
+
+    def text(name: str) -> list[str]:
+        with source.open(f"{folder}/{name}") as file:
+            return file.read().decode().splitlines()
+
+    wnids = text("wnids.txt")
+    number = {wnid: index for index, wnid in enumerate(sorted(wnids))}
+    words = dict(line.split("\t", 1) for line in text("words.txt") if "\t" in line)
+    classes = tuple(words.get(wnid, wnid).split(",")[0] for wnid in sorted(wnids))
+    train = [(name, number[name.split("/")[2]]) for name in sorted(source.names()) if _is_training_image(name, number)]
+    pairs = [line.split("\t")[:2] for line in text("val/val_annotations.txt") if line]
+    test = [(f"{folder}/val/images/{name}", number[wnid]) for name, wnid in pairs]
+    expect(bool(train) and bool(test), f"{folder} has no images")
+    # Two classes share a word ("crane", "bow tie"…); the wnid tells them apart.
+    names = tuple(
+        word if classes.count(word) == 1 else f"{word} {wnid}"
+        for word, wnid in zip(classes, sorted(wnids), strict=True)
+    )
+    parts = (("train", train), ("test", test))
+    return Decoded(names, (block for part, files in parts for block in _jpeg_blocks(source, part, files)))
+
+
+def _is_training_image(name: str, number: dict[str, int]) -> bool:
+    words = name.split("/")
+    return len(words) == 5 and words[1] == "train" and words[2] in number and words[4].endswith(".JPEG")
+
+
+def _jpeg_blocks(source: Source, part: str, files: list[tuple[str, int]], size: int = 1000) -> Iterator[Block]:
+    for start in range(0, len(files), size):
+        some = files[start : start + size]
+        images = np.stack([_jpeg(source, name) for name, _ in some])
+        yield Block(part, images, np.array([label for _, label in some], dtype=np.int64))
+
+
+def _jpeg(source: Source, name: str) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        with source.open(name) as file:
+            pixels = np.asarray(Image.open(io.BytesIO(file.read())).convert("RGB"))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{name} cannot be decoded ({error}); remove the archive and get it again") from error
+    expect(pixels.shape == (64, 64, 3), f"{name} is {pixels.shape[1]}×{pixels.shape[0]}, not 64×64")
+    return pixels
+
+
+# --- idx (Fashion-MNIST) -------------------------------------------------------------------------------------
+
+
+def read_idx(classes: tuple[str, ...]) -> Reader:
+    """The idx files of MNIST and its kin, gzipped or not."""
+
+    def blocks(source: Source) -> Iterator[Block]:
+        for part, prefix in (("train", "train"), ("test", "t10k")):
+            images = _idx(source, f"{prefix}-images-idx3-ubyte", dimensions=3)
+            labels = _idx(source, f"{prefix}-labels-idx1-ubyte", dimensions=1).astype(np.int64)
+            expect(len(images) == len(labels), f"{prefix} has {len(images)} images for {len(labels)} labels")
+            yield Block(part, images[..., None], labels)
+
+    return lambda source: Decoded(classes, blocks(source))
+
+
+def _idx(source: Source, name: str, dimensions: int) -> np.ndarray:
+    zipped = f"{name}.gz" in source.names()
+    try:
+        with source.open(f"{name}.gz" if zipped else name) as file:
+            content = gzip.decompress(file.read()) if zipped else file.read()
+        magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
+    except (OSError, EOFError, struct.error, ValueError) as error:
+        raise DataError(f"{name} cannot be read ({error}); remove it and get it again") from error
+    expect(magic == 0x800 + dimensions, f"{name} does not begin as an idx file of bytes")
+    pixels = np.frombuffer(content, np.uint8, offset=4 * (1 + dimensions))
+    expect(len(pixels) == np.prod(shape), f"{name} has {len(pixels)} values, not {' × '.join(map(str, shape))}")
+    return pixels.reshape(shape)

@@ -82,13 +82,18 @@ class _Kind:
         pass
 
 
+def _encoded(text: str, _: str) -> bytes:
+    """How Python 3 writes bytes into a pickle that Python 2 can read."""
+    return text.encode("latin1")
+
+
 class _DataOnly(pickle.Unpickler):
     """Reads lists, dicts, bytes, numbers and arrays of bytes; refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
             return lambda *_: _Array()
-        stand_ins = {("numpy", "ndarray"): _Array, ("numpy", "dtype"): _Kind}
+        stand_ins = {("numpy", "ndarray"): _Array, ("numpy", "dtype"): _Kind, ("_codecs", "encode"): _encoded}
         if (module, name) not in stand_ins:
             raise DataError(f"a pickle asks for {module}.{name}, which data does not need; refused, nothing was run")
         return stand_ins[module, name]

@@ -15,10 +15,10 @@ def unlabeled_weight(default: float = 1.0) -> Any:
     return option(default, "λ_u: weight of the unlabeled loss.", interval="[0, inf)")
 
 
-def weak_pass(default: str = "running") -> Any:
+def weak_pass(default: str = "joint") -> Any:
     """How the weak views go through the network."""
     return option(
         default,
-        "How weak views go through the network: on their own without a graph, normalised by BatchNorm's running "
-        "statistics or by their own batch; or in one joint pass with the others, as FixMatch's lineage does.",
+        "How weak views go through the network: in one joint pass with the others, as FixMatch's lineage does; or on "
+        "their own without a graph, normalised by BatchNorm's running statistics or by their own batch.",
     )

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rankingmatch.networks import Output
 
-WeakPass = Literal["running", "batch", "joint"]
+WeakPass = Literal["joint", "running", "batch"]
 
 
 class ViewOutputs(NamedTuple):

@@ -96,6 +96,9 @@ def test_a_diverged_run_is_written_as_the_paper_does() -> None:
 def test_the_markdown_table_sets_the_best_in_bold() -> None:
     rows = [Row("worse", "", 40, (result(5.0), result(7.0))), Row("better", "", 40, (result(1.0), result(2.0)))]
     lines = markdown_table(RECIPE, rows).splitlines()
-    assert lines[2] == "| method | labels | folds | test error % | seconds | each fold |"
-    assert lines[4] == "| worse | 40 | 2 | 6.00 ± 1.41 | 2 | 5.00, 7.00 |"
-    assert lines[5] == "| better | 40 | 2 | **1.50 ± 0.71** | 2 | 1.00, 2.00 |"
+    assert (
+        lines[2]
+        == "| method | labels | folds | test error % | seconds | validation error % | test error of each fold |"
+    )
+    assert lines[4] == "| worse | 40 | 2 | 6.00 ± 1.41 | 2 | – | 5.00, 7.00 |"
+    assert lines[5] == "| better | 40 | 2 | **1.50 ± 0.71** | 2 | – | 1.00, 2.00 |"

@@ -31,7 +31,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from rankingmatch.checkpoint import write_atomically
@@ -105,6 +105,11 @@ class Row:
     def mean(self) -> float | None:
         """The mean test error, if every fold came to an end."""
         return statistics.mean(self.errors()) if len(self.errors()) == len(self.results) else None
+
+    def validation_text(self) -> str:
+        """Mean validation error: what settings may be chosen by."""
+        errors = [result.val_error for result in self.results if result.val_error is not None]
+        return _mean_sd(errors) if errors else "–"
 
     def error_text(self) -> str:
         """Mean ± standard deviation, or, as the paper writes it, NaN-step where a run diverged."""
@@ -230,7 +235,9 @@ def _values(row: Row, columns: list[str]) -> list[str]:
         "variation": row.variation,
         "labels": str(row.labels),
         "folds": str(len(row.results)),
+        "validation error %": row.validation_text(),
         "test error %": row.error_text(),
+        "test error of each fold": ", ".join(f"{error:.2f}" for error in row.errors()),
         "seconds": f"{row.seconds():.0f}",
     }
     return [texts[column] for column in columns]
@@ -239,7 +246,8 @@ def _values(row: Row, columns: list[str]) -> list[str]:
 def print_table(recipe: Recipe, rows: list[Row]) -> None:
     """The table of a grid in the terminal."""
     columns = _columns(rows)
-    table = Table(*columns, title=Text(recipe.title), title_justify="left", box=SIMPLE_HEAD)
+    first, *others = columns
+    table = Table(Column(first, no_wrap=True), *others, title=Text(recipe.title), title_justify="left", box=SIMPLE_HEAD)
     for row in rows:
         table.add_row(*_values(row, columns))
     Console().print(table)
@@ -247,16 +255,15 @@ def print_table(recipe: Recipe, rows: list[Row]) -> None:
 
 def markdown_table(recipe: Recipe, rows: list[Row]) -> str:
     """The table of a grid in Markdown, the lowest error in bold, each fold's error beside it."""
-    columns = _columns(rows)
+    columns = [*_columns(rows), "validation error %", "test error of each fold"]
     best = min((mean for row in rows if (mean := row.mean()) is not None), default=None)
-    lines = [f"## {recipe.title}", "", "| " + " | ".join([*columns, "each fold"]) + " |"]
-    lines.append("|" + "---|" * (len(columns) + 1))
+    lines = [f"## {recipe.title}", "", "| " + " | ".join(columns) + " |"]
+    lines.append("|" + "---|" * len(columns))
     for row in rows:
         values = _values(row, columns)
         if best is not None and row.mean() == best:
             place = columns.index("test error %")
             values[place] = f"**{values[place]}**"
-        values.append(", ".join(f"{error:.2f}" for error in row.errors()))
         lines.append("| " + " | ".join(values) + " |")
     return "\n".join([*lines, ""])
 
@@ -266,8 +273,8 @@ def _preface(command: list[str]) -> str:
     return (
         "# Results\n\n"
         f"Written by `{' '.join(command)}` on {today}, on {platform.machine()} with {os.cpu_count()} CPU cores. "
-        "Test error of the EMA weights at the last step, mean ± standard deviation over folds; a fold is a seed, "
-        "which decides the labels, the initial weights and every draw.\n\n"
+        "Errors of the EMA weights at the last step, mean ± standard deviation over folds; a fold is a seed, "
+        "which decides the labels, the initial weights and every draw. Seconds are wall time per run.\n\n"
     )
 
 

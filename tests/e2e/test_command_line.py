@@ -255,7 +255,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["train", "digits", "--labels", "9"], "--labels 9 is fewer than the 10 classes"),
         (["train", "digits", "--threshold", "0"], "--threshold is 0.0; it must be in (0, 1]"),
         (["train", "digits", "--threshold", "1.2"], "--threshold is 1.2; it must be in (0, 1]"),
-        (["train", "digits", "--batch-size", "0"], "--batch-size is 0; it must be in [1, inf)"),
+        (["train", "digits", "--batch-size", "0"], "--batch-size is 0; it must be in [1, 65536]"),
         (["train", "digits", "--batch-size", "many"], "'many' is not a valid integer"),
         (
             ["train", "digits", "--method", "supervised", "--margin", "1"],

@@ -38,9 +38,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     """Write a JSON object atomically."""
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode())
 
 
 # --- a model on its own -------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from rankingmatch.checkpoint import (
     write_json,
 )
 from rankingmatch.config import Config
-from rankingmatch.data import Split, benchmark, make_split
+from rankingmatch.data import Split, benchmark, make_split, rows_to_json
 from rankingmatch.errors import ConfigError, DivergedError, RunError, unknown_name
 from rankingmatch.methods import make_method
 from rankingmatch.networks import Classifier
@@ -217,6 +217,7 @@ def begin(run: Run, config: Config) -> Job:
     is_new = not run.exists()
     if is_new:
         run.create(config)
+        write_json(run.path / "split.json", rows_to_json(split), indent=None)
     lock = run.lock()
     if not is_new:
         restore_latest(run.checkpoints, state)

@@ -1,9 +1,12 @@
 """Labels are hidden evenly and by seed; bad requests are named."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, benchmark, hide_labels, make_split
+from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, benchmark, hide_labels, make_split, rows_to_json
 from rankingmatch.errors import ConfigError, DataError
 
 NAMES = ("cat", "dog", "owl")
@@ -48,6 +51,34 @@ def test_a_given_validation_set_is_kept() -> None:
     split = make_split(Dataset(NAMES, base.train, validation=given), DataSettings(validation=20), seed=0)
     assert split.validation is given
     assert len(split.labeled_rows) == 60
+
+
+def test_a_saved_split_comes_back_whatever_the_seed(tmp_path: Path) -> None:
+    first = make_split(dataset(), DataSettings(labels=12, validation=10), seed=0)
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps(rows_to_json(first)))
+    again = make_split(dataset(), DataSettings(labels=3, split=str(path)), seed=5)
+    assert (again.labels == first.labels).all()
+    assert (again.validation_rows == first.validation_rows).all()
+    assert (again.unlabeled_rows == first.unlabeled_rows).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read as a split.json"),
+        ('{"labeled": [1]}', "cannot be read as a split.json"),
+        ('{"labeled": ["a"], "validation": []}', "cannot be read as a split.json"),
+        ('{"labeled": [1, 1], "validation": []}', "names rows twice"),
+        ('{"labeled": [1], "validation": [1]}', "names rows twice"),
+        ('{"labeled": [60], "validation": []}', "beyond the 60"),
+        ('{"labeled": [-1], "validation": []}', "beyond the 60"),
+    ],
+)
+def test_a_split_that_cannot_be_used_is_named(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "split.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        make_split(dataset(), DataSettings(split=str(tmp_path / "split.json")), seed=0)
 
 
 def test_given_folds_are_used_and_the_other_labeled_images_validate() -> None:

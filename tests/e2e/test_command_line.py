@@ -19,6 +19,7 @@ from rankingmatch.cli import main
 from rankingmatch.config import all_option_names
 
 QUICK = ["--steps", "40", "--batch-size", "8", "--mu", "2", "--network", "wrn-10-1", "--threads", "1"]
+QUICK += ["--evaluate-every", "4"]
 
 
 def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
@@ -46,11 +47,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_directory_holds_what_the_design_says(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
-    assert {"config.json", "metrics.jsonl", "result.json", "model.safetensors", "checkpoints"} <= names
+    assert {"config.json", "metrics.jsonl", "result.json", "model.safetensors", "checkpoints", "split.json"} <= names
+    assert len(json.loads((finished / "split.json").read_text())["labeled"]) == 40
     result = json.loads((finished / "result.json").read_text())
     assert (result["method"], result["labels"], result["seed"], result["steps"]) == ("rankingmatch-bm", 40, 0, 40)
     lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(2, 41, 2))
+    assert [line["step"] for line in lines] == list(range(4, 41, 4))
     assert lines[-1]["test_error"] == result["test_error"]
     assert 0 <= result["test_error"] <= 100
     config = json.loads((finished / "config.json").read_text())

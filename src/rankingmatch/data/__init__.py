@@ -11,6 +11,7 @@ from rankingmatch.data.split import (
     assemble_split,
     hide_labels,
     make_split,
+    rows_to_json,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "hide_labels",
     "make_split",
     "rows_of_step",
+    "rows_to_json",
 ]

@@ -1,6 +1,8 @@
 """Datasets and splits: uint8 images, integer labels, -1 = unlabeled."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +23,9 @@ class DataSettings:
         interval="[0, inf)",
     )
     validation: int = option(0, "How many labeled training images are held out for validation.", interval="[0, inf)")
+    split: str | None = option(
+        None, "A run's split.json: use its labeled and validation images instead of drawing them by the seed."
+    )
     include_labeled: bool = option(False, "Put the labeled images into the unlabeled pool, too, as FixMatch did.")
 
 
@@ -75,7 +80,9 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
     """Hold out validation images and hide all but `settings.labels` labels; the seed decides which."""
     rng = numpy_generator(seed, Purpose.SPLIT)
     truth = dataset.train.labels
-    if dataset.folds and settings.labels in (None, len(dataset.folds[0])):
+    if settings.split is not None:
+        labeled, held_out = read_rows(Path(settings.split), truth)
+    elif dataset.folds and settings.labels in (None, len(dataset.folds[0])):
         labeled, held_out = _given_fold(dataset, seed)
     else:
         held_out = _held_out(dataset, settings.validation, rng)
@@ -112,6 +119,26 @@ def assemble_split(
         validation=validation,
         test=dataset.test,
     )
+
+
+def rows_to_json(split: Split) -> dict[str, list[int]]:
+    """Which training images are labeled and which validate: the content of a split.json."""
+    return {"labeled": split.labeled_rows.tolist(), "validation": split.validation_rows.tolist()}
+
+
+def read_rows(path: Path, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The labeled and the validation rows in a split.json, checked against the labels there are."""
+    try:
+        values = json.loads(path.read_text())
+        labeled, held_out = (np.array(values[key], dtype=np.int64) for key in ("labeled", "validation"))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise DataError(f"--split {path} cannot be read as a split.json ({error})") from error
+    rows = np.concatenate([labeled, held_out])
+    if rows.ndim != 1 or len(np.unique(rows)) < len(rows) or (rows < 0).any() or (rows >= len(truth)).any():
+        raise DataError(f"--split {path} names rows twice or beyond the {len(truth)} training images")
+    if (truth[rows] == UNLABELED).any():
+        raise DataError(f"--split {path} asks for labels of images that have none; is it of another dataset?")
+    return np.sort(labeled), np.sort(held_out)
 
 
 def _given_fold(dataset: Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -179,7 +179,7 @@ def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
     assert "Mine" in out
     table = (tmp_path / "table.md").read_text()
     rows = [line for line in table.splitlines() if line.startswith(("| supervised", "| fixmatch-ra"))]
-    assert [row.count(" ± ") for row in rows] == [1, 1]
+    assert [row.count(" ± ") for row in rows] == [2, 2]  # test error and validation error
     assert f"rankingmatch bench {recipe} --out runs/bench --markdown table.md" in table
     runs = sorted((tmp_path / "runs/bench/mine").iterdir())
     assert len(runs) == 4

@@ -38,7 +38,8 @@ from rankingmatch.checkpoint import write_atomically
 from rankingmatch.config import Config, resolve
 from rankingmatch.display import Display, display_for, follow
 from rankingmatch.errors import ConfigError, DivergedError, unknown_name
-from rankingmatch.run import Result, Run, begin
+from rankingmatch.job import begin
+from rankingmatch.run import Result, Run
 
 RECIPES = resources.files("rankingmatch") / "recipes"
 RECIPE_KINDS: dict[str, tuple[type, str, bool]] = {

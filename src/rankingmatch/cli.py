@@ -94,7 +94,7 @@ def train(
     """
     from rankingmatch.display import display_for, follow
     from rankingmatch.flags import given_settings
-    from rankingmatch.run import begin
+    from rankingmatch.job import begin
 
     run, config = _locate(data, method, out, resume, given_settings(settings))
     if run.result() is None:

@@ -12,8 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from rankingmatch.errors import Interrupted, RunError
+from rankingmatch.job import Job, work
 from rankingmatch.records import Metrics, Record
-from rankingmatch.run import Job, Result, Run, flat, work
+from rankingmatch.run import Result, Run, flat
 
 
 class Display(Protocol):

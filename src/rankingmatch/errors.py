@@ -33,6 +33,12 @@ class Interrupted(Exception):  # noqa: N818
     """A signal asked to stop; everything is saved. The message says how to go on."""
 
 
+def expect(condition: bool, what: str) -> None:
+    """Raise DataError unless a file is as its format says."""
+    if not condition:
+        raise DataError(f"{what}; the file is damaged or not the original: remove it and get it again")
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:
     """The error for a name that is not in a table, with the nearest ones that are."""
     names = sorted(known)

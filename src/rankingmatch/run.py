@@ -1,12 +1,11 @@
-"""The run directory, which this module alone knows the files of, and training inside one."""
+"""The run directory: this module alone knows its files."""
 
 import json
 import os
 import platform
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,11 @@ import torch
 from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
-from rankingmatch.augment import view_policies
-from rankingmatch.checkpoint import (
-    ModelCard,
-    load_model,
-    restore_latest,
-    save_checkpoint,
-    save_model,
-    write_atomically,
-    write_json,
-)
+from rankingmatch.checkpoint import ModelCard, load_model, write_atomically, write_json
 from rankingmatch.config import Config
-from rankingmatch.data import Split, benchmark, make_split, rows_to_json
-from rankingmatch.errors import ConfigError, DivergedError, RunError, unknown_name
-from rankingmatch.methods import make_method
+from rankingmatch.errors import ConfigError, RunError
 from rankingmatch.networks import Classifier
 from rankingmatch.records import Record
-from rankingmatch.state import State, initial_state
-from rankingmatch.train import train
 
 
 @dataclass(frozen=True)
@@ -89,8 +75,8 @@ class Run:
         if left:
             raise RunError(f"{self.path} has a {left[0]} but no config.json; remove it or choose another --out")
 
-    def create(self, config: Config) -> None:
-        """Make the directory and write the configuration; never over another run."""
+    def create(self, config: Config, rows: dict[str, list[int]]) -> None:
+        """Make the directory and write the configuration and the split's rows; never over another run."""
         self.refuse_if_taken()
         environment = {
             "rankingmatch": __version__,
@@ -101,6 +87,7 @@ class Run:
         }
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            write_json(self.path / "split.json", rows, indent=None)
             write_json(self.path / "config.json", {**config.to_json(), "environment": environment})
         except OSError as error:
             raise RunError(f"{self.path} cannot be written ({error.strerror}); choose another --out") from error
@@ -120,6 +107,10 @@ class Run:
             return None
         with _damage_named(path):
             return Result(**json.loads(path.read_text()))
+
+    def finish(self, result: Result) -> None:
+        """Write the result: the run is over."""
+        write_json(self.path / "result.json", asdict(result))
 
     def history(self) -> list[dict[str, Any]]:
         """The evaluations so far, oldest first; a line torn by a crash is not one."""
@@ -183,119 +174,3 @@ def flat(record: Record) -> dict[str, Any]:
             "best": record.evaluation.best,
         }
     return values
-
-
-def load_split(config: Config) -> Split:
-    """The images and labels that a configuration asks for."""
-    return make_split(benchmark(config.dataset).load(config.execution.data_path()), config.data, config.training.seed)
-
-
-@dataclass
-class Job:
-    """A run ready to be worked on: nothing that the user got wrong can come up after this."""
-
-    run: Run
-    config: Config
-    split: Split
-    state: State
-    lock: FileLock
-
-
-def begin(run: Run, config: Config) -> Job:
-    """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new."""
-    device = config.execution.torch_device()
-    if config.execution.threads:
-        torch.set_num_threads(config.execution.threads)
-    if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    split = load_split(config)
-    method = make_method(config.method, config.hyperparameters)
-    for view in (*method.labeled_views, *method.unlabeled_views):
-        if view not in view_policies(config.views):
-            raise unknown_name("view", view, view_policies(config.views), f" (asked for by {config.method})")
-    state = initial_state(split, method, config.network, config.training, device)
-    is_new = not run.exists()
-    if is_new:
-        run.create(config)
-        write_json(run.path / "split.json", rows_to_json(split), indent=None)
-    lock = run.lock()
-    if not is_new:
-        restore_latest(run.checkpoints, state)
-        run.keep_history_until(state.step)
-    return Job(run, config, split, state, lock)
-
-
-def never() -> bool:
-    """A run that nobody stops."""
-    return False
-
-
-def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
-    """Train to the end and leave model and result in the run directory; yields the loop's records.
-
-    When `stopped` says so, a checkpoint is written and training ends early; it can be taken up again to the
-    identical result. Raises DivergedError, with the last good checkpoint left in place.
-    """
-    run, config, split, state = job.run, job.config, job.split, job.state
-    height, width, channels = split.images.shape[1:]
-    card = ModelCard(config.network.network, split.classes, channels, height, width)
-    saved = time.monotonic()
-    try:
-        for record in train(state, split, view_policies(config.views), config.training):
-            if record.evaluation:
-                run.append(record)
-                if record.evaluation.best:
-                    save_model(run.best_path, state.ema, card)
-            stop = stopped()
-            if stop or _checkpoint_is_due(config, state, saved):
-                state.raise_if_diverged()
-                save_checkpoint(run.checkpoints, state)
-                saved = time.monotonic()
-            yield record
-            if stop:
-                return
-        save_checkpoint(run.checkpoints, state)
-        save_model(run.model_path, state.ema, card)
-        _write_result(job)
-    except GeneratorExit:  # the caller broke off, for whatever reason: keep what there is
-        state.raise_if_diverged()
-        save_checkpoint(run.checkpoints, state)
-        raise
-    except DivergedError as error:
-        _write_result(job, error)
-        raise
-    finally:
-        job.lock.release()
-
-
-def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:
-    every = config.execution.checkpoint_steps
-    due = every is not None and state.step % every == 0
-    return due or time.monotonic() - saved >= config.execution.checkpoint_seconds
-
-
-def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
-    result = Result(
-        dataset=job.config.dataset,
-        method=job.config.method,
-        labels=len(job.split.labeled_rows),
-        seed=job.config.training.seed,
-        steps=job.state.step,
-        seconds=round(job.state.seconds, 3),
-        test_error=None,
-        val_error=None,
-    )
-    history = job.run.history()
-    if diverged is not None:
-        result = replace(result, diverged_at=diverged.step, diverged_part=diverged.part)
-    elif history:
-        result = replace(result, test_error=history[-1]["test_error"], val_error=history[-1]["val_error"])
-    for line in history:
-        if line["best"]:
-            result = replace(
-                result,
-                best_step=line["step"],
-                best_val_error=line["val_error"],
-                best_test_error=line["test_error"],
-            )
-    write_json(job.run.path / "result.json", asdict(result))

@@ -13,9 +13,9 @@ import numpy as np
 import platformdirs
 
 from rankingmatch.data.files import Form, Found, checksum, find, opened
-from rankingmatch.data.formats import Decoded, expect
+from rankingmatch.data.formats import Decoded
 from rankingmatch.data.split import Dataset, Images
-from rankingmatch.errors import DataError
+from rankingmatch.errors import DataError, expect
 
 FORMAT = 1  # of the cache: a new number leaves the old caches alone
 

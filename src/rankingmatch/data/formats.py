@@ -6,16 +6,16 @@ file contains is ever executed, and nothing is unpacked to disk.
 
 import gzip
 import io
-import pickle
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 
+from rankingmatch.data.plain_pickle import PlainArray, read_pickle
 from rankingmatch.data.split import UNLABELED
-from rankingmatch.errors import DataError
+from rankingmatch.errors import DataError, expect
 
 
 class Source(Protocol):
@@ -48,67 +48,7 @@ class Decoded:
 Reader = Callable[[Source], Decoded]
 
 
-def expect(condition: bool, what: str) -> None:
-    """Raise DataError unless a file is as its format says."""
-    if not condition:
-        raise DataError(f"{what}; the file is damaged or not the original: remove it and get it again")
-
-
 # --- CIFAR ---------------------------------------------------------------------------------------------------
-
-
-class _Array:
-    """Stands for a NumPy array in a pickle: takes its state as data, and is checked before it becomes an array."""
-
-    state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-    def pixels(self) -> np.ndarray:
-        """A contiguous array of bytes, the only kind that is read."""
-        _, shape, kind, fortran, content = self.state
-        expect(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
-        return np.frombuffer(content, np.uint8).reshape(shape)
-
-
-class _Kind:
-    """Stands for numpy.dtype in a pickle."""
-
-    def __init__(self, code: Any, *_: Any) -> None:
-        self.code = code
-
-    def __setstate__(self, state: Any) -> None:
-        pass
-
-
-def _encoded(text: str, _: str) -> bytes:
-    """How Python 3 writes bytes into a pickle that Python 2 can read."""
-    return text.encode("latin1")
-
-
-class _DataOnly(pickle.Unpickler):
-    """Reads lists, dicts, bytes, numbers and arrays of bytes; refuses everything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
-            return lambda *_: _Array()
-        stand_ins = {("numpy", "ndarray"): _Array, ("numpy", "dtype"): _Kind, ("_codecs", "encode"): _encoded}
-        if (module, name) not in stand_ins:
-            raise DataError(f"a pickle asks for {module}.{name}, which data does not need; refused, nothing was run")
-        return stand_ins[module, name]
-
-
-def read_pickle(file: IO[bytes], name: str) -> dict[bytes, Any]:
-    """A pickled dictionary of plain data."""
-    try:
-        values = _DataOnly(file, encoding="bytes").load()
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
-    except Exception as error:  # a broken pickle may raise anything
-        raise DataError(f"{name} is no pickle of plain data ({error}); remove it and get it again") from error
-    expect(isinstance(values, dict), f"{name} holds no dictionary")
-    return values  # type: ignore[no-any-return]
 
 
 def _cifar_images(rows: np.ndarray) -> np.ndarray:
@@ -119,7 +59,7 @@ def _cifar_images(rows: np.ndarray) -> np.ndarray:
 def _cifar_batch(source: Source, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     with source.open(name) as file:
         batch = read_pickle(file, name)
-    expect(isinstance(batch.get(b"data"), _Array) and key in batch, f"{name} has no images or labels")
+    expect(isinstance(batch.get(b"data"), PlainArray) and key in batch, f"{name} has no images or labels")
     pixels = batch[b"data"].pixels()
     labels = np.array(batch[key], dtype=np.int64)
     expect(pixels.shape == (len(labels), 3072), f"{name} has {pixels.shape} pixels for {len(labels)} labels")

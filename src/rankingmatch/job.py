@@ -1,0 +1,134 @@
+"""A run carried out: begun, or taken up again, and worked on to its result."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from filelock import FileLock
+
+from rankingmatch.augment import view_policies
+from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model
+from rankingmatch.config import Config
+from rankingmatch.data import Split, benchmark, make_split, rows_to_json
+from rankingmatch.errors import DivergedError, unknown_name
+from rankingmatch.methods import make_method
+from rankingmatch.records import Record
+from rankingmatch.run import Result, Run
+from rankingmatch.state import State, initial_state
+from rankingmatch.train import train
+
+
+def load_split(config: Config) -> Split:
+    """The images and labels that a configuration asks for."""
+    return make_split(benchmark(config.dataset).load(config.execution.data_path()), config.data, config.training.seed)
+
+
+@dataclass
+class Job:
+    """A run ready to be worked on: nothing that the user got wrong can come up after this."""
+
+    run: Run
+    config: Config
+    split: Split
+    state: State
+    lock: FileLock
+
+
+def begin(run: Run, config: Config) -> Job:
+    """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new."""
+    device = config.execution.torch_device()
+    if config.execution.threads:
+        torch.set_num_threads(config.execution.threads)
+    if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    split = load_split(config)
+    method = make_method(config.method, config.hyperparameters)
+    for view in (*method.labeled_views, *method.unlabeled_views):
+        if view not in view_policies(config.views):
+            raise unknown_name("view", view, view_policies(config.views), f" (asked for by {config.method})")
+    state = initial_state(split, method, config.network, config.training, device)
+    is_new = not run.exists()
+    if is_new:
+        run.create(config, rows_to_json(split))
+    lock = run.lock()
+    if not is_new:
+        restore_latest(run.checkpoints, state)
+        run.keep_history_until(state.step)
+    return Job(run, config, split, state, lock)
+
+
+def never() -> bool:
+    """A run that nobody stops."""
+    return False
+
+
+def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
+    """Train to the end and leave model and result in the run directory; yields the loop's records.
+
+    When `stopped` says so, a checkpoint is written and training ends early; it can be taken up again to the
+    identical result. Raises DivergedError, with the last good checkpoint left in place.
+    """
+    run, config, split, state = job.run, job.config, job.split, job.state
+    height, width, channels = split.images.shape[1:]
+    card = ModelCard(config.network.network, split.classes, channels, height, width)
+    saved = time.monotonic()
+    try:
+        for record in train(state, split, view_policies(config.views), config.training):
+            if record.evaluation:
+                run.append(record)
+                if record.evaluation.best:
+                    save_model(run.best_path, state.ema, card)
+            stop = stopped()
+            if stop or _checkpoint_is_due(config, state, saved):
+                state.raise_if_diverged()
+                save_checkpoint(run.checkpoints, state)
+                saved = time.monotonic()
+            yield record
+            if stop:
+                return
+        save_checkpoint(run.checkpoints, state)
+        save_model(run.model_path, state.ema, card)
+        _write_result(job)
+    except GeneratorExit:  # the caller broke off, for whatever reason: keep what there is
+        state.raise_if_diverged()
+        save_checkpoint(run.checkpoints, state)
+        raise
+    except DivergedError as error:
+        _write_result(job, error)
+        raise
+    finally:
+        job.lock.release()
+
+
+def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:
+    every = config.execution.checkpoint_steps
+    due = every is not None and state.step % every == 0
+    return due or time.monotonic() - saved >= config.execution.checkpoint_seconds
+
+
+def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
+    result = Result(
+        dataset=job.config.dataset,
+        method=job.config.method,
+        labels=len(job.split.labeled_rows),
+        seed=job.config.training.seed,
+        steps=job.state.step,
+        seconds=round(job.state.seconds, 3),
+        test_error=None,
+        val_error=None,
+    )
+    history = job.run.history()
+    if diverged is not None:
+        result = replace(result, diverged_at=diverged.step, diverged_part=diverged.part)
+    elif history:
+        result = replace(result, test_error=history[-1]["test_error"], val_error=history[-1]["val_error"])
+    for line in history:
+        if line["best"]:
+            result = replace(
+                result,
+                best_step=line["step"],
+                best_val_error=line["val_error"],
+                best_test_error=line["test_error"],
+            )
+    job.run.finish(result)

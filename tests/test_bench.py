@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rankingmatch.bench import RECIPES, Recipe, Row, cells, markdown_table, parse_recipe, read_recipe
+from rankingmatch.bench import Row, markdown_table
 from rankingmatch.errors import ConfigError
+from rankingmatch.recipe import RECIPES, Recipe, cells, parse_recipe, read_recipe
 from rankingmatch.run import Result
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -122,7 +121,7 @@ def download(file: File, place: Path) -> None:
     pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=place, downloader=_resuming(place / file.name))
 
 
-def _resuming(target: Path) -> Callable[[str, IO[bytes], object], None]:
+def _resuming(target: Path) -> Callable[[str, str, object], None]:
     """A downloader for pooch that keeps what has arrived in a .part file and asks the server for the rest."""
     import requests
     from rich.console import Console
@@ -130,7 +129,7 @@ def _resuming(target: Path) -> Callable[[str, IO[bytes], object], None]:
 
     part = target.with_name(target.name + ".part")
 
-    def fetch(url: str, output: IO[bytes], _: object) -> None:
+    def fetch(url: str, output: str, _: object) -> None:
         have = part.stat().st_size if part.exists() else 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         with requests.get(url, headers=headers, stream=True, timeout=30) as response:
@@ -147,9 +146,8 @@ def _resuming(target: Path) -> Callable[[str, IO[bytes], object], None]:
                     for chunk in response.iter_content(1 << 20):
                         file.write(chunk)
                         bar.advance(task, len(chunk))
-        with part.open("rb") as whole:
-            shutil.copyfileobj(whole, output)
-        part.unlink()  # a wrong checksum then starts anew instead of failing for ever
+        # Moved even if it is wrong: the checksum, which pooch looks at next, then starts anew, not for ever in vain.
+        part.replace(output)
 
     return fetch
 

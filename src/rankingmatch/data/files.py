@@ -1,5 +1,6 @@
 """Where a dataset's original files are: found as archives or unpacked, downloaded if absent, never unpacked to disk."""
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -103,6 +104,8 @@ def _downloaded(name: str, form: Form, place: Path) -> Found:
         try:
             download(file, place)
         except (OSError, ValueError) as error:
+            with contextlib.suppress(OSError):
+                place.rmdir()  # if it was made for this and is still empty
             raise DataError(
                 f"{name} is not here and cannot be downloaded ({_reason(error)}): "
                 f"get {file.url} and put it into {place}"
@@ -118,6 +121,7 @@ def download(file: File, place: Path) -> None:
     """Fetch a file with its checksum verified; what an interrupted download left is taken up again."""
     import pooch
 
+    pooch.get_logger().setLevel(logging.WARNING)  # the progress bar says it already
     pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=place, downloader=_resuming(place / file.name))
 
 

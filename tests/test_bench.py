@@ -1,13 +1,12 @@
 """Grids and tables."""
 
 import statistics
-from pathlib import Path
 
 import pytest
 
 from rankingmatch.bench import Row, markdown_table
 from rankingmatch.errors import ConfigError
-from rankingmatch.recipe import RECIPES, Recipe, cells, parse_recipe, read_recipe
+from rankingmatch.recipe import Recipe, cells, parse_recipe, read_recipe, recipe_names
 from rankingmatch.run import Result
 
 
@@ -35,9 +34,8 @@ def test_a_grid_is_methods_by_variations_by_labels_by_folds() -> None:
 
 
 def test_every_recipe_that_comes_along_can_be_run() -> None:
-    names = [Path(item.name).stem for item in RECIPES.iterdir() if item.name.endswith(".toml")]
-    assert {"demo", "digits", "weak-pass"} <= set(names)
-    for name in names:
+    assert {"demo", "digits", "weak-pass"} <= set(recipe_names())
+    for name in recipe_names():
         recipe = read_recipe(name)
         assert cells(recipe, recipe.folds)
 

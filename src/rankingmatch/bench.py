@@ -20,7 +20,7 @@ from rankingmatch.config import Config
 from rankingmatch.display import Display, display_for, follow
 from rankingmatch.errors import ConfigError, DivergedError
 from rankingmatch.job import begin
-from rankingmatch.recipe import Cell, Recipe, cells, read_recipe
+from rankingmatch.recipe import Cell, Recipe, cells, read_recipe, recipe_names
 from rankingmatch.run import Result, Run
 
 
@@ -61,6 +61,8 @@ class Row:
 def run_recipes(names: Iterable[str], folds: int | None, out: Path, markdown: Path | None, as_json: bool) -> None:
     """Run each recipe, print its table, and write all tables into a Markdown file if asked."""
     names = list(names)
+    if not names:
+        raise ConfigError(f"which recipe? one of: {', '.join(recipe_names())}; or a file ending in .toml")
     recipes = [read_recipe(name) for name in names]
     grids = [cells(recipe, folds or recipe.folds) for recipe in recipes]
     if markdown is not None and not markdown.parent.is_dir():
@@ -81,7 +83,9 @@ def run_recipes(names: Iterable[str], folds: int | None, out: Path, markdown: Pa
 def run_grid(grid: list[Cell], out: Path, display: Display) -> list[Row]:
     """Run what is not finished yet and gather the results into rows."""
     rows: dict[tuple[str, str, int], list[Result]] = {}
-    for cell in grid:
+    for number, cell in enumerate(grid, 1):
+        if Run(out / cell.directory).result() is None:
+            display.note(f"\nrun {number} of {len(grid)}")
         result = run_cell(Run(out / cell.directory), cell.config, display)
         rows.setdefault((cell.method, cell.variation, cell.labels), []).append(result)
     return [Row(*key, tuple(results)) for key, results in rows.items()]
@@ -95,7 +99,7 @@ def run_cell(run: Run, config: Config, display: Display) -> Result:
     if result is None:
         # A run that diverges says so in its result, as the paper's ablation has it.
         with contextlib.suppress(DivergedError):
-            follow(begin(run, config), display, "the same command")
+            follow(begin(run, config), display, "run the same command again")
         result = run.result()
     assert result is not None
     return result

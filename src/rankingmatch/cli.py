@@ -112,6 +112,8 @@ def _locate(
 
     if resume and out is not None and (Run(out).exists() or data is None):
         return Run(out), _resumed(Run(out).config(), {"dataset": data, "method": method, **given})
+    if data is None and resume:
+        raise ConfigError("which run? give it with --out, such as: rankingmatch train --resume --out runs/mine")
     if data is None:
         raise ConfigError("which data? give a name from `rankingmatch datasets`, such as: rankingmatch train digits")
     config = resolve(data, method or "rankingmatch-bm", given)
@@ -191,7 +193,7 @@ def datasets(as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("recipes", nargs=-1, required=True)
+@click.argument("recipes", nargs=-1)
 @click.option("--folds", type=click.IntRange(min=1), help="How many seeds, from 0 on; by default the recipe's.")
 @click.option(
     "--out",

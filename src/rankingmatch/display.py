@@ -29,6 +29,9 @@ class Display(Protocol):
     def close(self) -> None:
         """After the last step, or when training stops for another reason."""
 
+    def note(self, words: str) -> None:
+        """Something to say between runs."""
+
 
 def display_for(*, json_lines: bool = False, quiet: bool = False) -> Display:
     """The display that suits where the output goes."""
@@ -51,6 +54,9 @@ class Silent:
     def close(self) -> None:
         """Nothing."""
 
+    def note(self, words: str) -> None:
+        """Nothing."""
+
 
 class JsonLines(Silent):
     """One JSON object per evaluation, on standard output."""
@@ -67,6 +73,10 @@ class Lines(Silent):
     def start(self, job: Job) -> None:
         """What is about to happen."""
         print(headline(job), file=sys.stderr, flush=True)
+
+    def note(self, words: str) -> None:
+        """A line."""
+        print(words, file=sys.stderr, flush=True)
 
     def update(self, record: Record) -> None:
         """Step, losses, pseudo-labels, errors, speed, time left."""
@@ -122,6 +132,10 @@ class Live:
             assert self._live is not None
             self._live.update(Group(self._bar, Text("  ".join(words))))
 
+    def note(self, words: str) -> None:
+        """A line."""
+        self._console.print(words, highlight=False)
+
     def close(self) -> None:
         """Leave the last state on the screen."""
         if self._live is not None:
@@ -149,7 +163,7 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if job.run.result() is None:
-        raise Interrupted(f"stopped; go on with: {how_to_go_on}")
+        raise Interrupted(f"stopped; to go on: {how_to_go_on}")
 
 
 def headline(job: Job) -> str:
@@ -168,7 +182,7 @@ def headline(job: Job) -> str:
         f"{validation:,} validation, {test:,} test\n"
         f"{config.method} with {config.network.network}: {settings.total_steps:,} steps of "
         f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
-        f" → {job.run.path}"
+        f" → {job.run.path}{f', from step {job.state.step}' if job.state.step else ''}"
     )
 
 

@@ -24,7 +24,9 @@ class DivergedError(Exception):
     """A part of the loss, or the weights, are no longer finite; the last good checkpoint is untouched."""
 
     def __init__(self, step: int, part: str) -> None:
-        super().__init__(f"training diverged: '{part}' became non-finite at step {step}")
+        super().__init__(
+            f"training diverged: '{part}' became non-finite at step {step}; a lower --learning-rate may help"
+        )
         self.step = step
         self.part = part
 
@@ -41,7 +43,8 @@ def expect(condition: bool, what: str) -> None:
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:
     """The error for a name that is not in a table, with the nearest ones that are."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
+    names = list(known)
+    begins = [candidate for candidate in names if name and candidate.startswith(name)]
+    near = begins or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(names))}"
     return ConfigError(f"unknown {kind} '{name}'; {remedy}{hint}")

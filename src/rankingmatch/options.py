@@ -103,4 +103,7 @@ def imported(kind: str, path: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # a module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{kind} '{path}' cannot be imported ({reason}); write package.module:name") from error
+        raise ConfigError(
+            f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run where it can be found, "
+            "or set PYTHONPATH"
+        ) from error

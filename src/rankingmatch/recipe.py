@@ -74,6 +74,11 @@ class Cell:
         return re.sub(r"[^\w.+-]+", "_", "-".join(word for word in words if word))
 
 
+def recipe_names() -> list[str]:
+    """The recipes that come along."""
+    return sorted(Path(item.name).stem for item in RECIPES.iterdir() if item.name.endswith(".toml"))
+
+
 def read_recipe(name: str) -> Recipe:
     """The recipe in a TOML file, or the one of that name that comes with the package."""
     path = Path(name)
@@ -84,10 +89,9 @@ def read_recipe(name: str) -> Recipe:
             return parse_recipe(path.stem, path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"recipe {path} cannot be read: {error}") from error
-    known = {Path(item.name).stem: item for item in RECIPES.iterdir() if item.name.endswith(".toml")}
-    if name not in known:
-        raise unknown_name("recipe", name, known, " (or a file ending in .toml)")
-    return parse_recipe(name, known[name].read_text())
+    if name not in recipe_names():
+        raise unknown_name("recipe", name, recipe_names(), " (or a file ending in .toml)")
+    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text())
 
 
 def parse_recipe(name: str, text: str) -> Recipe:

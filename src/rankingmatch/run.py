@@ -65,15 +65,13 @@ class Run:
         return (self.path / "config.json").exists()
 
     def refuse_if_taken(self) -> None:
-        """Raise RunError if the directory holds a run already, or what is left of one."""
+        """Raise RunError if the directory holds a run, or anything else: nothing is ever mixed."""
         if self.exists():
             raise RunError(
-                f"{self.path} already holds a run; go on with it by --resume, or choose another place with --out"
+                f"{self.path} already holds a run; go on with that one by --resume, or begin another with --out"
             )
-        files = ("result.json", "metrics.jsonl", "model.safetensors", "best.safetensors", "checkpoints")
-        left = [name for name in files if (self.path / name).exists()]
-        if left:
-            raise RunError(f"{self.path} has a {left[0]} but no config.json; remove it or choose another --out")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise RunError(f"{self.path} is not empty, but has no config.json: it is no run; choose another --out")
 
     def create(self, config: Config, rows: dict[str, list[int]]) -> None:
         """Make the directory and write the configuration and the split's rows; never over another run."""
@@ -145,8 +143,13 @@ class Run:
 
     def load_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelCard]:
         """The trained model: of the last step, or the one best on validation."""
+        result = self.result()
+        if result is not None and result.diverged_at is not None:
+            raise RunError(f"{self.path} has no trained model: it diverged at step {result.diverged_at}")
         if not self.model_path.exists():
-            raise RunError(f"{self.path} has no trained model yet; finish it with --resume")
+            raise RunError(
+                f"{self.path} has no trained model yet; finish it with: rankingmatch train --resume --out {self.path}"
+            )
         if best and not self.best_path.exists():
             raise RunError(f"{self.path} has no {self.best_path.name}: it is written when there are validation images")
         return load_model(self.best_path if best else self.model_path, device)

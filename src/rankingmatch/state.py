@@ -148,7 +148,10 @@ def initial_state(
 
 
 def _feature_width(model: Classifier, name: str, split: Split) -> int:
-    """The width of the features, found by a trial pass; ConfigError if the network cannot take these images."""
+    """The width of the features (0: there are only logits), found by a trial pass.
+
+    ConfigError if the network cannot take these images.
+    """
     try:
         logits, features = model(to_tensor(split.images[:2], torch.device("cpu")))
     except Exception as error:  # it may be the user's code
@@ -159,7 +162,7 @@ def _feature_width(model: Classifier, name: str, split: Split) -> int:
             f"network '{name}' must return logits (n, {len(split.classes)}) or (logits, features (n, width)); for two "
             f"images it returned {tuple(logits.shape)} and {tuple(features.shape)}"
         )
-    return int(features.shape[1])
+    return 0 if features is logits else int(features.shape[1])
 
 
 def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim.SGD:

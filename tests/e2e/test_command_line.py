@@ -200,6 +200,10 @@ def test_a_diverging_run_is_recorded_as_nan_with_its_step(rate: str, tmp_path: P
     for path in saved:
         weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
         assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
+    assert "a lower --learning-rate may help" in err
+    code, _, err = rankingmatch("evaluate", "run", cwd=tmp_path)
+    assert code == 2
+    assert "it diverged at step" in err
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["diverged_at"] >= 0
     assert result["test_error"] is None
@@ -248,9 +252,15 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
     ("arguments", "message"),
     [
         (["train"], "which data?"),
+        (["train", "--resume"], "which run? give it with --out"),
+        (["bench"], "which recipe? one of: demo, digits"),
+        (["train", "digits", "--split", "nowhere.json"], "--split nowhere.json cannot be read (No such file"),
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
-        (["train", "digits", "--method", "rankingmatch"], "unknown method 'rankingmatch'; did you mean 'rankingmatch-"),
+        (
+            ["train", "digits", "--method", "rankingmatch"],
+            "unknown method 'rankingmatch'; did you mean 'rankingmatch-bm'",
+        ),
         (["train", "digits", "--network", "wrn-28-two"], "unknown network 'wrn-28-two'; did you mean 'wrn-28-2'?"),
         (["train", "digits", "--network", "wrn-27-2"], "the depth must be"),
         (["train", "digits", "--labels", "5000"], "--labels 5000 is more than the 1300 labeled training images"),
@@ -349,7 +359,17 @@ def test_a_damaged_history_is_named(content: str, copy: Path, capsys: pytest.Cap
 
 def test_what_is_left_of_another_run_is_not_taken_for_a_new_one(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copy / "config.json").unlink()
-    assert "but no config.json" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
+    assert "has no config.json: it is no run" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
+
+
+def test_a_directory_with_other_things_in_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_text("meow")
+    assert "is not empty" in complaint(capsys, "train", "digits", *QUICK, "--out", "photos")
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
 def test_unusable_checkpoints_stop_a_resume_instead_of_starting_anew(
@@ -382,6 +402,7 @@ def test_two_processes_do_not_work_in_one_directory(copy: Path, capsys: pytest.C
         (["--method", "own_methods:UnknownView"], "unknown view 'stronk'; did you mean 'strong'?"),
         (["--method", "own_methods:Clash"], "'momentum', which is a setting already"),
         (["--network", "own_network:raises"], "cannot be built (RuntimeError: no"),
+        (["--network", "own_network:linear_network", "--rank-on", "features"], "this network returns logits only"),
         (["--network", "own_network:wrong_classes"], "must return logits (n, 10)"),
         (["--network", "own_network:larger_images"], "cannot take 8×8×1 images"),
         (["--network", "wrn-28-0"], "the width must be at least 1"),

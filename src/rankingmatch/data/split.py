@@ -19,7 +19,7 @@ class DataSettings:
 
     labels: int | None = option(
         None,
-        "How many training labels to keep, the same number for each class; all others are hidden. 0 keeps all.",
+        "How many training labels to keep, spread evenly over the classes; all others are hidden. 0 keeps all.",
         interval="[0, inf)",
     )
     validation: int = option(0, "How many labeled training images are held out for validation.", interval="[0, inf)")
@@ -131,7 +131,9 @@ def read_rows(path: Path, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     try:
         values = json.loads(path.read_text())
         labeled, held_out = (np.array(values[key], dtype=np.int64) for key in ("labeled", "validation"))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
+    except OSError as error:
+        raise DataError(f"--split {path} cannot be read ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DataError(f"--split {path} cannot be read as a split.json ({error})") from error
     rows = np.concatenate([labeled, held_out])
     if rows.ndim != 1 or len(np.unique(rows)) < len(rows) or (rows < 0).any() or (rows >= len(truth)).any():

@@ -12,7 +12,7 @@ class Task:
     """What a method may know before training, to size its state."""
 
     classes: int
-    features: int  # width of the network's representation
+    features: int  # width of the network's representation; 0 if the network returns logits only
     unlabeled: int  # rows in the unlabeled pool
 
 

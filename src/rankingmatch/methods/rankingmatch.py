@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.errors import ConfigError
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
@@ -17,7 +18,7 @@ from rankingmatch.losses import (
 )
 from rankingmatch.methods import declarations
 from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Output
 from rankingmatch.options import option
@@ -57,6 +58,11 @@ class RankingMatch(Method):
     )
     rank_all: bool = option(False, "Rank all unlabeled rows rather than the confident ones only.")
     weak_pass: WeakPass = declarations.weak_pass()
+
+    def prepare(self, task: Task) -> None:
+        """Refuse to rank features that a network does not give."""
+        if self.rank_on == "features" and task.features == 0:
+            raise ConfigError("--rank-on features: this network returns logits only; let it return (logits, features)")
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""

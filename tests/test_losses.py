@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import naive
 from rankingmatch.losses import (
@@ -155,6 +156,28 @@ def test_batch_all_equals_a_dense_tensor_of_triplets() -> None:
     (gradient,) = torch.autograd.grad(ours, rows)
     torch.testing.assert_close(ours, dense)
     torch.testing.assert_close(gradient, expected)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the number of entries of the largest tensor that any operation made."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(value, Tensor):
+                self.entries = max(self.entries, value.numel())
+        return result
+
+
+@pytest.mark.parametrize("loss", DEFAULTS)
+@pytest.mark.parametrize("classes", [2, 5, 60])
+def test_no_tensor_is_larger_than_the_matrix_of_pairs(loss: Loss, classes: int) -> None:
+    rows, labels = random_rows(120, classes)
+    with LargestTensor() as largest:  # type: ignore[no-untyped-call]
+        loss(rows.requires_grad_(), labels).backward()
+    assert 0 < largest.entries <= 120 * 120
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from rankingmatch.atomic import write_atomically
 from rankingmatch.checkpoint import (
     ModelCard,
     load_model,
     restore_latest,
     save_checkpoint,
     save_model,
-    write_atomically,
 )
 from rankingmatch.errors import RunError
 from rankingmatch.methods import make_method
@@ -115,6 +115,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     with pytest.raises(OSError, match="no space"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_model_comes_back_with_its_card(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from rankingmatch.checkpoint import write_atomically
+from rankingmatch.atomic import write_atomically
 from rankingmatch.config import Config
 from rankingmatch.display import Display, display_for, follow
 from rankingmatch.errors import ConfigError, DivergedError

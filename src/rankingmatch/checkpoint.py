@@ -3,11 +3,8 @@
 import hashlib
 import json
 import logging
-import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,32 +12,13 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as bytes_of_tensors
 from torch import Tensor
 
+from rankingmatch.atomic import write_atomically, write_json
 from rankingmatch.errors import RunError
-from rankingmatch.networks import Classifier, make_backbone
+from rankingmatch.networks import Classifier, make_classifier
 from rankingmatch.records import Window
 from rankingmatch.state import State
 
 log = logging.getLogger(__name__)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that at any instant there is either the old one or the new one, whole."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
-    """Write a JSON object atomically."""
-    write_atomically(path, (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode())
 
 
 # --- a model on its own -------------------------------------------------------------------------------------
@@ -77,8 +55,8 @@ def load_model(path: Path, device: torch.device) -> tuple[Classifier, ModelCard]
         raise RunError(f"{path}: not a model of rankingmatch ({error})") from error
     try:
         card = ModelCard(**{**values, "classes": tuple(values["classes"])})
-        backbone = make_backbone(card.network, card.channels, len(card.classes))
-        model = Classifier(backbone, tensors["mean"], tensors["std"]).to(device)
+        mean, std = tensors["mean"].flatten(), tensors["std"].flatten()
+        model = make_classifier(card.network, len(card.classes), mean, std).to(device)
         model.load_state_dict(tensors)
     except (KeyError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]

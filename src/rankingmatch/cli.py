@@ -230,5 +230,5 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"error: {message}", err=True)
+        click.echo(f"error: {' '.join(message.splitlines())}", err=True)
         raise SystemExit(1 if isinstance(error, DivergedError) else 2) from None

@@ -61,8 +61,8 @@ def evaluation_table(report: dict[str, Any]) -> None:
         highlight=False,
     )
     table = Table("class", "images", "error %", "most often taken for", box=SIMPLE_HEAD)
-    for name, row, error in zip(report["classes"], report["confusion"], report["class_errors"], strict=True):
-        own = report["classes"].index(name)
+    rows = zip(report["classes"], report["confusion"], report["class_errors"], strict=True)
+    for own, (name, row, error) in enumerate(rows):
         mistakes = sorted(((n, other) for other, n in enumerate(row) if n and other != own), reverse=True)
         words = ", ".join(f"{report['classes'][other]} ({n})" for n, other in mistakes[:3])
         table.add_row(name, str(sum(row)), f"{error:.2f}", words)

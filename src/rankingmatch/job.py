@@ -50,8 +50,9 @@ def begin(run: Run, config: Config) -> Job:
     state = initial_state(split, method, config.network, config.training, device)
     is_new = not run.exists()
     if is_new:
-        run.create(config, rows_to_json(split))
+        run.create(config)
     lock = run.lock()
+    run.save_rows(rows_to_json(split))
     if not is_new:
         restore_latest(run.checkpoints, state)
         run.keep_history_until(state.step)

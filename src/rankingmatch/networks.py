@@ -166,6 +166,11 @@ def make_backbone(name: str, channels: int, classes: int) -> nn.Module:
     return factory(channels, classes)
 
 
+def make_classifier(network: str, classes: int, mean: Tensor, std: Tensor) -> Classifier:
+    """A classifier for images of `len(mean)` channels around the network of that name."""
+    return Classifier(make_backbone(network, len(mean), classes), mean, std)
+
+
 def _imported(path: str, channels: int, classes: int) -> nn.Module:
     factory = imported("network", path)
     try:

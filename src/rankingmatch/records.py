@@ -70,7 +70,7 @@ class Window:
             raise DivergedError(bad[part], part)
 
     def metrics(self, learning_rate: float, images_per_second: float) -> Metrics:
-        """The averages; here, and only here, the device is waited for."""
+        """The averages: plain numbers, for which the device is waited for."""
         sums = {name: float(value) for name, value in self.sums.items()}
         losses = {name: sums[name] / self.count for name in self.bad}
         if "rows" not in sums:

@@ -13,7 +13,8 @@ import torch
 from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
-from rankingmatch.checkpoint import ModelCard, load_model, write_atomically, write_json
+from rankingmatch.atomic import write_atomically, write_json
+from rankingmatch.checkpoint import ModelCard, load_model
 from rankingmatch.config import Config
 from rankingmatch.errors import ConfigError, RunError
 from rankingmatch.networks import Classifier
@@ -70,11 +71,13 @@ class Run:
             raise RunError(
                 f"{self.path} already holds a run; go on with that one by --resume, or begin another with --out"
             )
-        if self.path.is_dir() and any(self.path.iterdir()):
+        # A crash while the run was being created may have left an unfinished config.json, which is nothing to keep.
+        left = (name.name for name in self.path.iterdir()) if self.path.is_dir() else ()
+        if any(not name.startswith("config.json.") for name in left):
             raise RunError(f"{self.path} is not empty, but has no config.json: it is no run; choose another --out")
 
-    def create(self, config: Config, rows: dict[str, list[int]]) -> None:
-        """Make the directory and write the configuration and the split's rows; never over another run."""
+    def create(self, config: Config) -> None:
+        """Make the directory and write the configuration, which makes it a run; never over another."""
         self.refuse_if_taken()
         environment = {
             "rankingmatch": __version__,
@@ -85,10 +88,13 @@ class Run:
         }
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_json(self.path / "split.json", rows, indent=None)
             write_json(self.path / "config.json", {**config.to_json(), "environment": environment})
         except OSError as error:
             raise RunError(f"{self.path} cannot be written ({error.strerror}); choose another --out") from error
+
+    def save_rows(self, rows: dict[str, list[int]]) -> None:
+        """Write which training images are labeled and which validate."""
+        write_json(self.path / "split.json", rows, indent=None)
 
     def config(self) -> Config:
         """The configuration the run was made with."""

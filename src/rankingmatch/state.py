@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rankingmatch.data import Split
 from rankingmatch.errors import ConfigError, DataError, DivergedError
@@ -15,7 +15,7 @@ from rankingmatch.networks import (
     Classifier,
     NetworkSettings,
     channel_statistics,
-    make_backbone,
+    make_classifier,
     set_batchnorm_momentum,
     to_tensor,
 )
@@ -117,11 +117,6 @@ class State:
             raise DivergedError(self.step - 1, "weights")
 
 
-def make_model(network: str, classes: int, mean: Tensor, std: Tensor) -> Classifier:
-    """A classifier for images of `len(mean)` channels, freshly initialised from torch's global generator."""
-    return Classifier(make_backbone(network, len(mean), classes), mean, std)
-
-
 def initial_state(
     split: Split, method: Method, network: NetworkSettings, settings: TrainSettings, device: torch.device
 ) -> State:
@@ -135,7 +130,7 @@ def initial_state(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
         seen = np.union1d(split.labeled_rows, split.unlabeled_rows)
-        model = make_model(network.network, classes, *channel_statistics(split.images, seen))
+        model = make_classifier(network.network, classes, *channel_statistics(split.images, seen))
         method.prepare(Task(classes, _feature_width(model, network.network, split), len(split.unlabeled_rows)))
     # The trial pass above has touched BatchNorm's running statistics; they start anew.
     for module in model.modules():

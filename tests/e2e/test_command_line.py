@@ -372,6 +372,19 @@ def test_a_directory_with_other_things_in_it_is_refused(
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
+def test_a_crash_while_a_run_is_created_blocks_nothing(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/config.json.77.tmp").write_text("{")
+    main(["train", "digits", *QUICK, "--quiet", "--steps", "1", "--out", "new", "--resume"])
+    (copy / "split.json").unlink()
+    (copy / "result.json").unlink()
+    main(["train", "--resume", "--quiet", "--out", str(copy)])
+    assert len(json.loads((copy / "split.json").read_text())["labeled"]) == 40
+
+
 def test_unusable_checkpoints_stop_a_resume_instead_of_starting_anew(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

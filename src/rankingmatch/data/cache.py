@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 import platformdirs
 
+from rankingmatch.atomic import write_json
 from rankingmatch.data.files import Form, Found, checksum, find, opened
 from rankingmatch.data.formats import Decoded
 from rankingmatch.data.split import Dataset, Images
@@ -41,16 +42,14 @@ def _key(found: Found, place: Path) -> str:
     key = json.dumps(stamp)
     if key not in known:
         known[key] = checksum(found)
-        with _cleared_on_failure(place):
+        with _failure_named(place):
             place.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=place, delete=False) as file:
-                json.dump(known, file)
-            Path(file.name).replace(memory)
+            write_json(memory, known)
     return known[key]
 
 
 @contextmanager
-def _cleared_on_failure(directory: Path) -> Iterator[None]:
+def _failure_named(directory: Path) -> Iterator[None]:
     """A failed write says so in one line."""
     try:
         yield
@@ -60,11 +59,11 @@ def _cleared_on_failure(directory: Path) -> Iterator[None]:
 
 def write_cache(directory: Path, decoded: Decoded) -> None:
     """Decode block by block into a temporary directory, which becomes the cache when it is whole."""
-    with _cleared_on_failure(directory.parent):
+    with _failure_named(directory.parent):
         directory.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
     try:
-        with _cleared_on_failure(directory.parent), contextlib.ExitStack() as stack:
+        with _failure_named(directory.parent), contextlib.ExitStack() as stack:
             files: dict[str, IO[bytes]] = {}
             shapes: dict[str, tuple[int, ...]] = {}
             labels: dict[str, list[np.ndarray]] = {}
@@ -80,14 +79,15 @@ def write_cache(directory: Path, decoded: Decoded) -> None:
             "folds": [fold.tolist() for fold in decoded.folds],
             "shapes": shapes,
         }
-        with _cleared_on_failure(directory.parent):
+        with _failure_named(directory.parent):
             for part, pieces in labels.items():
                 np.save(temporary / f"{part}-labels.npy", np.concatenate(pieces))
             (temporary / "about.json").write_text(json.dumps(about))
-            temporary.rename(directory)
-    except BaseException:
+            # Another process may have made the same cache meanwhile: then this one is not needed.
+            if not (directory / "about.json").exists():
+                temporary.rename(directory)
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def read_cache(directory: Path) -> Dataset:

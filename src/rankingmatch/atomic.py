@@ -1,0 +1,31 @@
+"""Writing files so that a crash, a full disk or another process never leaves half of one."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at any instant there is either the old one or the new one, whole."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Write a JSON object atomically."""
+    write_atomically(path, (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode())

@@ -166,6 +166,7 @@ def _apply(state: State, saved: _Saved) -> None:
     velocities = under("momentum.")
     for name, parameter in state.objective.named_parameters():
         if name in velocities:
-            state.optimizer.state[parameter]["momentum_buffer"] = velocities[name]
+            # As the parameter lies in memory, or each step would have to put it in order.
+            state.optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(velocities[name])
     state.window = Window(saved.window_count, under("window.sums."), under("window.bad."))
     state.step, state.seconds, state.best_error = saved.step, saved.seconds, saved.best_error

@@ -105,7 +105,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     """
     if given.get("epochs") is not None and given.get("steps") is not None:
         raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
-    values = {**benchmark(dataset).preset, **given}
+    values = {**_preset(dataset, given.get("image_size")), **given}
     if given.get("epochs") is not None:
         values["steps"] = None
     sections = {}
@@ -124,6 +124,17 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
             raise unknown_name("setting", name, all_option_names())
     make_method(method, values)
     return Config(dataset, method, {**defaults, **values}, **sections)
+
+
+def _preset(dataset: str, image_size: int | None) -> dict[str, Any]:
+    """A dataset's settings; the lengths in pixels follow the size of the images."""
+    chosen = benchmark(dataset)
+    preset = dict(chosen.preset)
+    if image_size is not None:
+        defaults = {option.name: option.default for option in options_of(ViewSettings)}
+        for name in ("padding", "cutout"):
+            preset[name] = round(preset.get(name, defaults[name]) * image_size / chosen.side)
+    return preset
 
 
 def room_option_names() -> set[str]:

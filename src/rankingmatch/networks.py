@@ -56,7 +56,8 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         """(n, c, h, w) images with values 0…255 of any type."""
-        result = self.backbone((images.float() / 255 - self.mean) / self.std)
+        normalised = (images.float() / 255 - self.mean) / self.std
+        result = self.backbone(normalised.contiguous(memory_format=torch.channels_last))
         return Output(*result) if isinstance(result, tuple) else Output(result, result)
 
 
@@ -168,7 +169,9 @@ def make_backbone(name: str, channels: int, classes: int) -> nn.Module:
 
 def make_classifier(network: str, classes: int, mean: Tensor, std: Tensor) -> Classifier:
     """A classifier for images of `len(mean)` channels around the network of that name."""
-    return Classifier(make_backbone(network, len(mean), classes), mean, std)
+    classifier = Classifier(make_backbone(network, len(mean), classes), mean, std)
+    # Convolutions are faster with the channels of a pixel side by side.
+    return classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def _imported(path: str, channels: int, classes: int) -> nn.Module:

@@ -6,7 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, benchmark, hide_labels, make_split, rows_to_json
+from rankingmatch.config import resolve
+from rankingmatch.data import (
+    UNLABELED,
+    Dataset,
+    DataSettings,
+    Images,
+    benchmark,
+    hide_labels,
+    make_split,
+    resize_dataset,
+    rows_to_json,
+)
+from rankingmatch.data.resize import resize_images
 from rankingmatch.errors import ConfigError, DataError
 
 NAMES = ("cat", "dog", "owl")
@@ -138,3 +150,27 @@ def test_digits_are_there_with_a_fixed_test_set() -> None:
 def test_an_unknown_dataset_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="unknown dataset 'digit'; did you mean 'digits'"):
         benchmark("digit")
+
+
+def test_a_resized_pixel_is_the_mean_of_the_area_it_covers() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 2)).astype(np.uint8)
+    small = resize_images(images, 4)
+    for n, y, x, c in np.ndindex(small.shape):
+        mean = images[n, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2, c].mean()
+        assert abs(float(small[n, y, x, c]) - mean) <= 0.5
+
+
+def test_resizing_keeps_labels_folds_and_what_is_absent() -> None:
+    before = dataset()
+    after = resize_dataset(before, 3)
+    assert after.train.images.shape[1:3] == (3, 3)
+    assert np.array_equal(after.train.labels, before.train.labels)
+    assert after.validation is None
+    assert resize_dataset(before, None) is before
+
+
+def test_paddings_and_cutouts_follow_the_size_of_the_images() -> None:
+    views = resolve("stl10", "supervised", {"image_size": 32}).views
+    assert (views.padding, views.cutout) == (4, 16)
+    assert resolve("cifar10", "supervised", {"image_size": 16, "padding": 3}).views.padding == 3
+    assert resolve("cifar10", "supervised", {"image_size": 16}).views.cutout == 8

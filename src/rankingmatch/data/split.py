@@ -27,6 +27,11 @@ class DataSettings:
         None, "A run's split.json: use its labeled and validation images instead of drawing them by the seed."
     )
     include_labeled: bool = option(False, "Put the labeled images into the unlabeled pool, too, as FixMatch did.")
+    image_size: int | None = option(
+        None,
+        "Resize all images to squares of this side; --padding and --cutout follow unless given.",
+        interval="[1, 4096]",
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from rankingmatch.augment import ViewSettings
 from rankingmatch.data import DataSettings, benchmark
 from rankingmatch.errors import ConfigError, unknown_name
-from rankingmatch.methods import METHODS, hyperparameters_of, make_method
+from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.options import option, options_of, validate
 from rankingmatch.state import TrainSettings
@@ -99,13 +99,14 @@ class Config:
 
 
 def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
-    """The configuration for these names and options: what is given, then the dataset's preset, then defaults.
+    """The configuration for these names and options: what is given, then what the method and the dataset want otherwise
+    than the defaults, then these.
 
     `given` has option names of any room and hyper-parameters of the method, all on one level.
     """
     if given.get("epochs") is not None and given.get("steps") is not None:
         raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
-    values = {**_preset(dataset, given.get("image_size")), **given}
+    values = {**_preset(dataset, given.get("image_size")), **entry(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
     sections = {}

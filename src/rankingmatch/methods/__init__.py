@@ -1,7 +1,7 @@
 """Methods by name. To add one: one file, one line in this table, one row in docs/methods.md."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rankingmatch.errors import ConfigError, unknown_name
@@ -37,6 +37,7 @@ class Entry:
     note: str = ""
     reference: str = ""
     variant: str = ""  # the value of `ranking`, where one class serves several names
+    preset: Mapping[str, Any] = field(default_factory=dict)  # settings of other rooms that the method wants otherwise
 
 
 def _ranking(variant: str, loss: str, note: str = "") -> Entry:

@@ -1,179 +1,284 @@
 """Grids of runs carried out, and the tables they give."""
 
-import contextlib
 import datetime
 import json
 import os
 import platform
-import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
+import numpy as np
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 from rankingmatch.atomic import write_atomically
-from rankingmatch.config import Config
-from rankingmatch.display import Display, display_for, follow
-from rankingmatch.errors import ConfigError, DivergedError
-from rankingmatch.job import begin
-from rankingmatch.recipe import Cell, Recipe, cells, read_recipe, recipe_names
+from rankingmatch.errors import ConfigError
+from rankingmatch.estimate import Estimate, estimate_grid
+from rankingmatch.grid import run_grid
+from rankingmatch.progress import duration, watching
+from rankingmatch.recipe import ERRORS, MEMORY, SECONDS, Cell, Recipe, cells, read_recipe, recipe_names
 from rankingmatch.run import Result, Run
+from rankingmatch.tables import Figure, Table, TableRow, csv_rows, latex, markdown, print_table
+
+MEGABYTE = 2**20
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of a table: the folds of one method, variation and number of labels."""
+class Outcome:
+    """A recipe that was run: its runs in order, their results, and the tables they give."""
 
-    method: str
-    variation: str
-    labels: int
-    results: tuple[Result, ...]
+    recipe: Recipe
+    scale: str
+    grid: list[Cell]
+    runs: list[Run]
+    results: list[Result]
+    tables: list[Table]
 
-    def errors(self) -> list[float]:
-        """The test errors of the folds that came to an end."""
-        return [result.test_error for result in self.results if result.test_error is not None]
-
-    def mean(self) -> float | None:
-        """The mean test error, if every fold came to an end."""
-        return statistics.mean(self.errors()) if len(self.errors()) == len(self.results) else None
-
-    def validation_text(self) -> str:
-        """Mean validation error: what settings may be chosen by."""
-        errors = [result.val_error for result in self.results if result.val_error is not None]
-        return _mean_sd(errors) if errors else "–"
-
-    def error_text(self) -> str:
-        """Mean ± standard deviation, or, as the paper writes it, NaN-step where a run diverged."""
-        if self.mean() is None:
-            steps = [result.diverged_at for result in self.results]
-            return ", ".join(f"NaN-{step}" for step in steps if step is not None) or "–"
-        return _mean_sd(self.errors())
-
-    def seconds(self) -> float:
-        """Mean seconds per run."""
-        return statistics.mean(result.seconds for result in self.results)
+    def of(self, line: str, column: str) -> list[int]:
+        """The places in the grid of a row and a column."""
+        places = enumerate(self.grid)
+        return [number for number, cell in places if (cell.line.name, cell.column.title) == (line, column)]
 
 
-def run_recipes(names: Iterable[str], folds: int | None, out: Path, markdown: Path | None, as_json: bool) -> None:
-    """Run each recipe, print its table, and write all tables into a Markdown file if asked."""
-    names = list(names)
-    if not names:
-        raise ConfigError(f"which recipe? one of: {', '.join(recipe_names())}; or a file ending in .toml")
-    recipes = [read_recipe(name) for name in names]
-    grids = [cells(recipe, folds or recipe.folds) for recipe in recipes]
-    if markdown is not None and not markdown.parent.is_dir():
-        raise ConfigError(f"--markdown {markdown}: there is no directory {markdown.parent}")
-    texts = []
-    for recipe, grid in zip(recipes, grids, strict=True):
-        rows = run_grid(grid, out / recipe.name, display_for(quiet=as_json))
-        if as_json:
-            _print_json(recipe, rows)
-        else:
-            print_table(recipe, rows)
-        texts.append(markdown_table(recipe, rows))
-    if markdown is not None:
-        flags = [*(["--folds", str(folds)] if folds else []), "--out", str(out), "--markdown", str(markdown)]
-        write_atomically(markdown, (_preface(["rankingmatch bench", *names, *flags]) + "\n".join(texts)).encode())
+def run_recipe(
+    recipe: Recipe | str,
+    *,
+    scale: str | None = None,
+    folds: int | None = None,
+    jobs: int = 1,
+    out: Path = Path("runs/bench"),
+    settings: dict[str, Any] | None = None,
+    quiet: bool = True,
+) -> Outcome:
+    """Run what is not finished of a recipe, `jobs` runs at a time, and make its tables.
+
+    `settings` are options that come before what the recipe says. Each run has a directory of its own below
+    `out/RECIPE`, or `out/RECIPE-SCALE`; the same call takes up what was interrupted.
+    """
+    recipe = read_recipe(recipe) if isinstance(recipe, str) else recipe
+    grid = cells(recipe, folds=folds, scale=scale, given=settings or {})
+    chosen = scale or recipe.scale
+    place = out / (recipe.name if chosen == "paper" else f"{recipe.name}-{chosen}")
+    runs = [Run(place / cell.directory) for cell in grid]
+    with watching(grid, runs, jobs, quiet=quiet) as watcher:
+        results = run_grid(grid, place, jobs, watcher)
+    outcome = Outcome(recipe, chosen, grid, runs, results, [])
+    outcome.tables.extend(_cost_tables(outcome) if recipe.measure else [_error_table(outcome)])
+    return outcome
 
 
-def run_grid(grid: list[Cell], out: Path, display: Display) -> list[Row]:
-    """Run what is not finished yet and gather the results into rows."""
-    rows: dict[tuple[str, str, int], list[Result]] = {}
-    for number, cell in enumerate(grid, 1):
-        if Run(out / cell.directory).result() is None:
-            display.note(f"\nrun {number} of {len(grid)}")
-        result = run_cell(Run(out / cell.directory), cell.config, display)
-        rows.setdefault((cell.method, cell.variation, cell.labels), []).append(result)
-    return [Row(*key, tuple(results)) for key, results in rows.items()]
+# --- from results to tables ---------------------------------------------------------------------------------
 
 
-def run_cell(run: Run, config: Config, display: Display) -> Result:
-    """The result of a run: kept if it is there, else trained, from its checkpoint if it was interrupted."""
-    if run.exists() and not run.config().learns_as(config):
-        raise ConfigError(f"{run.path} was run with other settings; choose another --out or remove it")
-    result = run.result()
-    if result is None:
-        # A run that diverges says so in its result, as the paper's ablation has it.
-        with contextlib.suppress(DivergedError):
-            follow(begin(run, config), display, "run the same command again")
-        result = run.result()
-    assert result is not None
-    return result
+def _error_table(outcome: Outcome) -> Table:
+    def figure(numbers: list[int]) -> Figure:
+        results = [outcome.results[number] for number in numbers]
+        errors = tuple(result.test_error for result in results if result.test_error is not None)
+        return Figure(errors, tuple(result.diverged_at for result in results if result.diverged_at is not None))
+
+    return _table(outcome, ERRORS, "test error %", figure)
 
 
-def _mean_sd(values: list[float]) -> str:
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{spread}"
+def _cost_tables(outcome: Outcome) -> list[Table]:
+    """Seconds per epoch or milliseconds per batch, and the peak memory in each."""
+
+    def figure(quantity: str) -> Callable[[list[int]], Figure]:
+        return lambda numbers: Figure(
+            tuple(float(cost) for number in numbers for cost in costs_of(outcome, number)[quantity])
+        )
+
+    per = outcome.recipe.measure
+    unit = "seconds per epoch" if per == "epoch" else "milliseconds per batch"
+    if per == "epoch" and outcome.scale != "paper":
+        unit += f" of {outcome.grid[0].config.training.evaluation_interval} steps"
+    return [
+        _table(outcome, SECONDS, unit, figure(SECONDS)),
+        _table(outcome, MEMORY, f"peak memory in MB, {per} by {per}", figure(MEMORY)),
+    ]
 
 
-def _columns(rows: list[Row]) -> list[str]:
-    variation = ["variation"] if any(row.variation for row in rows) else []
-    folds = ["folds"] if any(len(row.results) > 1 for row in rows) else []
-    return ["method", *variation, "labels", *folds, "test error %", "seconds"]
-
-
-def _values(row: Row, columns: list[str]) -> list[str]:
-    texts = {
-        "method": row.method,
-        "variation": row.variation,
-        "labels": str(row.labels),
-        "folds": str(len(row.results)),
-        "validation error %": row.validation_text(),
-        "test error %": row.error_text(),
-        "test error of each fold": ", ".join(f"{error:.2f}" for error in row.errors()),
-        "seconds": f"{row.seconds():.0f}",
+def costs_of(outcome: Outcome, number: int) -> dict[str, np.ndarray]:
+    """What each epoch or batch of a run cost: seconds (milliseconds for a batch) and peak memory in MB."""
+    costs = outcome.runs[number].step_costs()
+    seconds, memory = costs[:, 1], costs[:, 2] / MEGABYTE
+    if outcome.recipe.measure == "batch":
+        return {SECONDS: 1000 * seconds, MEMORY: memory}
+    length = outcome.grid[number].config.training.evaluation_interval
+    whole = len(costs) // length
+    return {
+        SECONDS: seconds[: whole * length].reshape(whole, length).sum(1),
+        MEMORY: memory[: whole * length].reshape(whole, length).max(1),
     }
-    return [texts[column] for column in columns]
 
 
-def print_table(recipe: Recipe, rows: list[Row]) -> None:
-    """The table of a grid in the terminal."""
-    columns = _columns(rows)
-    first, *others = columns
-    table = Table(Column(first, no_wrap=True), *others, title=Text(recipe.title), title_justify="left", box=SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*_values(row, columns))
-    Console().print(table)
+def _table(outcome: Outcome, quantity: str, unit: str, figure: Callable[[list[int]], Figure]) -> Table:
+    """A table of one quantity; what the paper has and was not run comes first, as cited."""
+    recipe = outcome.recipe
+    paper = recipe.paper.get(quantity, {})
+    head = tuple(column.title for column in recipe.columns)
+    own = {line.name for line in recipe.lines}
+    cited = [TableRow(name, (None,) * len(head), figures) for name, figures in paper.items() if name not in own]
+    measured = [
+        TableRow(
+            line.name,
+            tuple(figure(outcome.of(line.name, column)) for column in head),
+            paper.get(line.name, ("",) * len(head)),
+        )
+        for line in recipe.lines
+    ]
+    scale = "" if outcome.scale == "paper" else f" (at scale {outcome.scale})"
+    return Table(recipe.title + scale, unit, head, (*cited, *measured))
 
 
-def markdown_table(recipe: Recipe, rows: list[Row]) -> str:
-    """The table of a grid in Markdown, the lowest error in bold, each fold's error beside it."""
-    columns = [*_columns(rows), "validation error %", "test error of each fold"]
-    best = min((mean for row in rows if (mean := row.mean()) is not None), default=None)
-    lines = [f"## {recipe.title}", "", "| " + " | ".join(columns) + " |"]
-    lines.append("|" + "---|" * len(columns))
-    for row in rows:
-        values = _values(row, columns)
-        if best is not None and row.mean() == best:
-            place = columns.index("test error %")
-            values[place] = f"**{values[place]}**"
-        lines.append("| " + " | ".join(values) + " |")
+def details(outcome: Outcome) -> str:
+    """Each row and column with its folds one by one, the validation errors and the time, in Markdown."""
+    lines = ["| | | test error of each fold | validation error % | seconds per run |", "|---|---|---|---|---|"]
+    for column in outcome.recipe.columns:
+        for line in outcome.recipe.lines:
+            results = [outcome.results[number] for number in outcome.of(line.name, column.title)]
+            folds = [f"NaN-{r.diverged_at}" if r.test_error is None else f"{r.test_error:.2f}" for r in results]
+            validation = Figure(tuple(r.val_error for r in results if r.val_error is not None))
+            seconds = sum(result.seconds for result in results) / len(results)
+            lines.append(f"| {line.name} | {column.title} | {', '.join(folds)} | {validation} | {seconds:.0f} |")
     return "\n".join([*lines, ""])
 
 
-def _preface(command: list[str]) -> str:
+# --- the command --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where tables and figures are written, besides the terminal."""
+
+    markdown: Path | None = None
+    csv: Path | None = None
+    latex: Path | None = None
+    figures: Path | None = None
+
+    def check(self) -> None:
+        """Refuse a place that cannot be written before anything is run."""
+        for name in ("markdown", "csv", "latex", "figures"):
+            path = getattr(self, name)
+            if path is not None and not path.parent.is_dir():
+                raise ConfigError(f"--{name} {path}: there is no directory {path.parent}")
+        if self.figures is not None:
+            from rankingmatch.curves import require_plotting
+
+            require_plotting()
+
+    def write(self, outcomes: list[Outcome], command: str) -> None:
+        """All tables of all recipes, in each form that is asked for."""
+        tables = [table for outcome in outcomes for table in outcome.tables]
+        if self.markdown is not None:
+            write_atomically(self.markdown, markdown_page(outcomes, command).encode())
+        if self.csv is not None:
+            write_atomically(self.csv, csv_rows(tables).encode())
+        if self.latex is not None:
+            write_atomically(self.latex, "\n".join(map(latex, tables)).encode())
+        if self.figures is not None:
+            from rankingmatch.curves import draw_curves
+
+            self.figures.mkdir(exist_ok=True)
+            for outcome in outcomes:
+                if outcome.recipe.measure:
+                    draw_curves(outcome.recipe.name, _curves(outcome), outcome.recipe.measure, self.figures)
+
+
+def _curves(outcome: Outcome) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+    """Quantity → column → row → a value for each epoch or batch of the first fold."""
+    curves: dict[str, dict[str, dict[str, np.ndarray]]] = {SECONDS: {}, MEMORY: {}}
+    for number, cell in enumerate(outcome.grid):
+        if cell.fold == 0:
+            for quantity, values in costs_of(outcome, number).items():
+                curves[quantity].setdefault(cell.column.title, {})[cell.line.name] = values
+    return curves
+
+
+def run_recipes(
+    names: Sequence[str],
+    *,
+    folds: int | None,
+    scale: str | None,
+    jobs: int,
+    out: Path,
+    settings: dict[str, Any],
+    files: Files,
+    dry_run: bool,
+    as_json: bool,
+    quiet: bool,
+    command: str,
+) -> None:
+    """Run recipes, or say what they would cost; print their tables and write them where asked."""
+    if not names:
+        raise ConfigError(f"which recipe? one of: {', '.join(recipe_names())}; or a file ending in .toml")
+    recipes = [read_recipe(name) for name in names]
+    grids = [cells(recipe, folds=folds, scale=scale, given=settings) for recipe in recipes]
+    files.check()
+    if dry_run:
+        for recipe, grid in zip(recipes, grids, strict=True):
+            _print_estimate(recipe, scale or recipe.scale, estimate_grid(grid), jobs, as_json)
+        return
+    outcomes = []
+    for recipe in recipes:
+        outcome = run_recipe(
+            recipe, scale=scale, folds=folds, jobs=jobs, out=out, settings=settings, quiet=quiet or as_json
+        )
+        outcomes.append(outcome)
+        if as_json:
+            _print_json(outcome)
+        elif not quiet:
+            for table in outcome.tables:
+                print_table(table, Console())
+    files.write(outcomes, command)
+
+
+def markdown_page(outcomes: list[Outcome], command: str) -> str:
+    """A page of tables that says by which command it was made, when and where."""
     today = datetime.date.today().isoformat()
-    return (
-        "# Results\n\n"
-        f"Written by `{' '.join(command)}` on {today}, on {platform.machine()} with {os.cpu_count()} CPU cores. "
+    parts = [
+        "# Results\n",
+        f"Written by `{command}` on {today}, on {platform.machine()} with {os.cpu_count()} CPU cores. "
         "Errors of the EMA weights at the last step, mean ± standard deviation over folds; a fold is a seed, "
-        "which decides the labels, the initial weights and every draw. Seconds are wall time per run.\n\n"
-    )
+        "which decides the labels, the initial weights and every draw. Seconds are wall time per run, beside other "
+        "work. The lowest mean of a column is bold.\n",
+    ]
+    for outcome in outcomes:
+        parts.append(f"## {outcome.tables[0].title}\n")
+        parts.extend(markdown(table) for table in outcome.tables)
+        if not outcome.recipe.measure:
+            parts.append(details(outcome))
+    return "\n".join(parts)
 
 
-def _print_json(recipe: Recipe, rows: list[Row]) -> None:
-    for row in rows:
+def _print_json(outcome: Outcome) -> None:
+    for cell, run, result in zip(outcome.grid, outcome.runs, outcome.results, strict=True):
         values = {
-            "recipe": recipe.name,
-            "method": row.method,
-            "variation": row.variation,
-            "labels": row.labels,
-            "test_errors": row.errors(),
-            "diverged_at": [result.diverged_at for result in row.results],
-            "seconds": row.seconds(),
+            "recipe": outcome.recipe.name,
+            "scale": outcome.scale,
+            "row": cell.line.name,
+            "dataset": cell.column.dataset,
+            "fold": cell.fold,
+            "run": str(run.path),
+            "method": result.method,
+            "labels": result.labels,
+            "test_error": result.test_error,
+            "val_error": result.val_error,
+            "diverged_at": result.diverged_at,
+            "seconds": result.seconds,
         }
         print(json.dumps(values))
+
+
+def _print_estimate(recipe: Recipe, scale: str, estimates: list[Estimate], jobs: int, as_json: bool) -> None:
+    seconds = sum(estimate.seconds for estimate in estimates)
+    if as_json:
+        for estimate in estimates:
+            print(json.dumps({"recipe": recipe.name, "scale": scale, **estimate.to_json()}))
+        return
+    print(f"{recipe.title} (scale {scale})")
+    for estimate in estimates:
+        print(f"  {estimate}")
+    runs = sum(estimate.runs for estimate in estimates)
+    at_a_time = f", {jobs} at a time about {duration(seconds / jobs)}" if jobs > 1 else ""
+    print(f"  {runs} runs: about {duration(seconds)} of computing{at_a_time}, from steps measured here")

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import tomllib
 import traceback
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -194,7 +195,10 @@ def datasets(as_json: bool) -> None:
 
 @cli.command()
 @click.argument("recipes", nargs=-1)
+@click.option("--scale", metavar="NAME", help="tiny, small or paper; by default the recipe's, which is the paper's.")
 @click.option("--folds", type=click.IntRange(min=1), help="How many seeds, from 0 on; by default the recipe's.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="How many runs at a time. [1]")
+@click.option("--dry-run", is_flag=True, help="Only say what would be run, and how long it would take.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -202,15 +206,70 @@ def datasets(as_json: bool) -> None:
     help="Where the runs go. [runs/bench]",
 )
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write the tables into this file.")
+@click.option("--csv", type=click.Path(path_type=Path), help="Also write the figures, fold by fold, into this file.")
+@click.option("--latex", type=click.Path(path_type=Path), help="Also write the tables for LaTeX into this file.")
+@click.option(
+    "--figures", type=click.Path(path_type=Path), help="Also draw curves of time and memory into this folder."
+)
+@click.option("--data-dir", metavar="DIR", help="Where the datasets' files are, or are downloaded to.")
+@click.option("--device", metavar="STR", help="cpu, cuda, cuda:1, mps …")
+@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="Any option of `train`, for all runs.")
 @json_option
-def bench(recipes: tuple[str, ...], folds: int | None, out: Path, markdown: Path | None, as_json: bool) -> None:
+@click.option("--quiet", is_flag=True, help="Show neither progress nor tables.")
+def bench(
+    recipes: tuple[str, ...],
+    scale: str | None,
+    folds: int | None,
+    jobs: int,
+    dry_run: bool,
+    out: Path,
+    markdown: Path | None,
+    csv: Path | None,
+    latex: Path | None,
+    figures: Path | None,
+    data_dir: str | None,
+    device: str | None,
+    given: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Run grids of runs and print their tables.
 
-    RECIPES are names of recipes that come along, or TOML files. Finished runs are kept, an interrupted one goes on.
+    RECIPES are names of recipes that come along (table1, table5, digits …), or TOML files. Finished runs are kept, an
+    interrupted one goes on.
     """
-    from rankingmatch.bench import run_recipes
+    from rankingmatch.bench import Files, run_recipes
+    from rankingmatch.scale import SCALES
 
-    run_recipes(recipes, folds, out, markdown, as_json)
+    if scale is not None and scale not in SCALES:
+        raise unknown_name("scale", scale, SCALES)
+    settings = {name: value for name, value in (("data_dir", data_dir), ("device", device)) if value is not None}
+    settings |= dict(_setting(text) for text in given)
+    run_recipes(
+        recipes,
+        folds=folds,
+        scale=scale,
+        jobs=jobs,
+        out=out,
+        settings=settings,
+        files=Files(markdown, csv, latex, figures),
+        dry_run=dry_run,
+        as_json=as_json,
+        quiet=quiet,
+        command=" ".join(["rankingmatch", *sys.argv[1:]]),
+    )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """`steps=500` as a name and a value; what is no TOML value is a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text}: write OPTION=VALUE, such as --set steps=500")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return name.strip().removeprefix("--").replace("-", "_"), parsed
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -30,6 +30,7 @@ class ExecutionSettings:
     checkpoint_steps: int | None = option(
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
+    measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
 
     def data_path(self) -> Path | None:
         """The directory of the dataset's files, if it is said."""
@@ -134,7 +135,7 @@ def _preset(dataset: str, image_size: int | None) -> dict[str, Any]:
     if image_size is not None:
         defaults = {option.name: option.default for option in options_of(ViewSettings)}
         for name in ("padding", "cutout"):
-            preset[name] = round(preset.get(name, defaults[name]) * image_size / chosen.side)
+            preset[name] = round(preset.get(name, defaults[name]) * image_size / chosen.shape[0])
     return preset
 
 

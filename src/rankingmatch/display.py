@@ -3,6 +3,8 @@
 import json
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import rich.live
@@ -29,9 +31,6 @@ class Display(Protocol):
     def close(self) -> None:
         """After the last step, or when training stops for another reason."""
 
-    def note(self, words: str) -> None:
-        """Something to say between runs."""
-
 
 def display_for(*, json_lines: bool = False, quiet: bool = False) -> Display:
     """The display that suits where the output goes."""
@@ -54,9 +53,6 @@ class Silent:
     def close(self) -> None:
         """Nothing."""
 
-    def note(self, words: str) -> None:
-        """Nothing."""
-
 
 class JsonLines(Silent):
     """One JSON object per evaluation, on standard output."""
@@ -73,10 +69,6 @@ class Lines(Silent):
     def start(self, job: Job) -> None:
         """What is about to happen."""
         print(headline(job), file=sys.stderr, flush=True)
-
-    def note(self, words: str) -> None:
-        """A line."""
-        print(words, file=sys.stderr, flush=True)
 
     def update(self, record: Record) -> None:
         """Step, losses, pseudo-labels, errors, speed, time left."""
@@ -114,7 +106,7 @@ class Live:
             TextColumn("left"),
             console=self._console,
         )
-        self._task = self._bar.add_task("", total=job.config.training.total_steps, completed=job.state.step)
+        self._task = self._bar.add_task("", total=job.config.training.last_step, completed=job.state.step)
         self._live = rich.live.Live(self._bar, console=self._console, refresh_per_second=5)
         self._live.start()
 
@@ -132,14 +124,25 @@ class Live:
             assert self._live is not None
             self._live.update(Group(self._bar, Text("  ".join(words))))
 
-    def note(self, words: str) -> None:
-        """A line."""
-        self._console.print(words, highlight=False)
-
     def close(self) -> None:
         """Leave the last state on the screen."""
         if self._live is not None:
             self._live.stop()
+
+
+@contextmanager
+def signals_noted() -> Iterator[Callable[[], bool]]:
+    """SIGINT and SIGTERM only leave a note; the function that is given says whether one has come."""
+    signals: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number, handler in handlers.items():
+            if handler is not signal.SIG_IGN:  # nohup and the like asked not to be disturbed
+                signal.signal(number, lambda received, _: signals.append(received))
+        yield lambda: bool(signals)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def follow(job: Job, display: Display, how_to_go_on: str) -> None:
@@ -147,21 +150,15 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
 
     SIGINT and SIGTERM are answered after the step under way, with a checkpoint and Interrupted.
     """
-    signals: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        for number, handler in handlers.items():
-            if handler is not signal.SIG_IGN:  # nohup and the like asked not to be disturbed
-                signal.signal(number, lambda received, _: signals.append(received))
-        display.start(job)
-        for record in work(job, stopped=lambda: bool(signals)):
-            display.update(record)
+        with signals_noted() as stopped:
+            display.start(job)
+            for record in work(job, stopped=stopped):
+                display.update(record)
     except torch.OutOfMemoryError as error:
         raise RunError("the device is out of memory; lower --batch-size or --mu, or use a smaller --network") from error
     finally:
         display.close()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     if job.run.result() is None:
         raise Interrupted(f"stopped; to go on: {how_to_go_on}")
 
@@ -180,7 +177,7 @@ def headline(job: Job) -> str:
         f"{config.dataset}: {len(split.classes)} classes, {height}×{width}×{channels}; "
         f"{len(split.labeled_rows):,} labeled, {len(split.unlabeled_rows):,} unlabeled, "
         f"{validation:,} validation, {test:,} test\n"
-        f"{config.method} with {config.network.network}: {settings.total_steps:,} steps of "
+        f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
         f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
         f" → {job.run.path}{f', from step {job.state.step}' if job.state.step else ''}"
     )

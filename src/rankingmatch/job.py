@@ -12,6 +12,7 @@ from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, 
 from rankingmatch.config import Config
 from rankingmatch.data import Split, benchmark, make_split, resize_dataset, rows_to_json
 from rankingmatch.errors import DivergedError, unknown_name
+from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
 from rankingmatch.records import Record
 from rankingmatch.run import Result, Run
@@ -75,8 +76,13 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     height, width, channels = split.images.shape[1:]
     card = ModelCard(config.network.network, split.classes, channels, height, width)
     saved = time.monotonic()
+    measuring = config.execution.measure_steps
     try:
+        if measuring:
+            reset_peak_memory(state.device)
         for record in train(state, split, view_policies(config.views), config.training):
+            if measuring:
+                run.append_step(record.step, record.step_seconds, peak_memory(state.device))
             if record.evaluation:
                 run.append(record)
                 if record.evaluation.best:
@@ -89,6 +95,8 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
             yield record
             if stop:
                 return
+            if measuring:
+                reset_peak_memory(state.device)
         save_checkpoint(run.checkpoints, state)
         save_model(run.model_path, state.ema, card)
         _write_result(job)

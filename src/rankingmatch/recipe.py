@@ -1,77 +1,140 @@
-"""Recipes: grids of runs (methods × variations × labels × folds).
+"""Recipes: grids of runs (rows × datasets × labels × folds).
 
 A recipe is a short TOML file that says only what differs from the defaults:
 
-    title = "Digits"
-    dataset = "digits"
-    labels = [40]
-    methods = ["supervised", "rankingmatch-bm"]
+    title = "CIFAR-10 and SVHN"
+    methods = ["supervised", "rankingmatch-bm"]     # a row of the table for each
     folds = 5
+    scale = "small"                                 # optional; else "paper"
 
-    [settings]                  # options of any room or method, for all runs
-    steps = 1000
+    [datasets.cifar10]                              # a column for each number of labels
+    labels = [250, 4000]
+    epochs = 256                                    # any option, for the runs on this dataset
+    [datasets.stl10]                                # no labels: as many as the dataset comes with
 
-    [variations]                # optional: each is run for each method
-    "joint pass" = { weak_pass = "joint" }
+    [settings]                                      # any option, for all runs
+    mu = 7
+
+    [rows."without L2"]                             # further rows: a method with options of its own
+    method = "rankingmatch-bm"
+    l2_normalize = false
+
+    [paper]                                         # the paper's figures, column by column ("" where it has none);
+    "rankingmatch-bm" = ["6.77 ± 0.89", "", ""]     # a name that is no row is shown as cited
+
+With `measure = "epoch"` or `"batch"`, the table is about seconds and peak memory rather than errors, and `paper` has
+two such tables, `paper.seconds` and `paper.memory`.
 """
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rankingmatch.config import Config, resolve
+from rankingmatch.data import benchmark
 from rankingmatch.errors import ConfigError, unknown_name
+from rankingmatch.scale import SCALES, scaled
 
 RECIPES = resources.files("rankingmatch") / "recipes"
-RECIPE_KINDS: dict[str, tuple[type, str, bool]] = {
-    "title": (str, "a text", True),
-    "dataset": (str, "a text", True),
-    "labels": (list, "a list", True),
-    "methods": (list, "a list", True),
-    "folds": (int, "a number", False),
-    "settings": (dict, "a table", False),
-    "variations": (dict, "a table", False),
-}
+ERRORS = "errors"
+SECONDS, MEMORY = "seconds", "memory"
+Figures = dict[str, tuple[str, ...]]  # row → a figure for each column, as it is printed
+
+
+@dataclass(frozen=True)
+class Column:
+    """A dataset with a number of labels; None for what the dataset comes with."""
+
+    dataset: str
+    labels: int | None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The head of the column."""
+        name = benchmark(self.dataset).title
+        return name if self.labels is None else f"{name}, {self.labels} labels"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: a method with options of its own."""
+
+    name: str
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A grid of runs."""
+    """A grid of runs, and what a table says of them."""
 
     name: str
     title: str
-    dataset: str
-    labels: tuple[int, ...]
-    methods: tuple[str, ...]
+    lines: tuple[Line, ...]
+    columns: tuple[Column, ...]
     folds: int = 5
+    scale: str = "paper"
     settings: dict[str, Any] = field(default_factory=dict)
-    variations: dict[str, dict[str, Any]] = field(default_factory=lambda: {"": {}})
+    measure: Literal["", "epoch", "batch"] = ""
+    paper: dict[str, Figures] = field(default_factory=dict)  # by quantity: errors, or seconds and memory
 
 
 @dataclass(frozen=True)
 class Cell:
     """One run of a grid."""
 
-    method: str
-    variation: str
-    labels: int
+    line: Line
+    column: Column
     fold: int
     config: Config
 
     @property
+    def title(self) -> str:
+        """Which run it is, in words."""
+        return f"{self.line.name}, {self.column.title}, fold {self.fold}"
+
+    @property
     def directory(self) -> str:
         """A name for the run directory that says which cell it is."""
-        words = [
-            self.config.dataset,
-            str(self.labels),
-            self.method.replace(":", "."),
-            self.variation,
-            str(self.fold),
-        ]
-        return re.sub(r"[^\w.+-]+", "_", "-".join(word for word in words if word))
+        words = [self.column.dataset, self.column.labels, self.line.name.replace(":", "."), self.fold]
+        return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words if word is not None))
+
+
+def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: dict[str, Any]) -> list[Cell]:
+    """The runs of a grid, their settings checked before the first begins; folds are the outermost loop.
+
+    `given` comes before what the recipe and the scale say.
+    """
+    for name in ("labels", "seed"):
+        if name in given:
+            raise ConfigError(f"{name} is said by the recipe; it cannot be set for all its runs")
+    chosen = SCALES[scale or recipe.scale]
+    if folds is None:
+        folds = recipe.folds if chosen.folds is None else min(recipe.folds, chosen.folds)
+
+    def config(line: Line, column: Column, fold: int) -> Config:
+        settings = {**recipe.settings, **column.settings, **line.settings, "seed": fold}
+        if column.labels is not None:
+            settings["labels"] = column.labels
+        return resolve(column.dataset, line.method, {**scaled(chosen, column.dataset, line.method, settings), **given})
+
+    grid = [
+        Cell(line, column, fold, config(line, column, fold))
+        for fold in range(folds)
+        for column in recipe.columns
+        for line in recipe.lines
+    ]
+    if len({cell.directory for cell in grid}) < len(grid):
+        raise ConfigError(f"recipe '{recipe.name}' has runs that cannot be told apart; name its rows otherwise")
+    return grid
+
+
+# --- reading ------------------------------------------------------------------------------------------------
 
 
 def recipe_names() -> list[str]:
@@ -91,40 +154,63 @@ def read_recipe(name: str) -> Recipe:
             raise ConfigError(f"recipe {path} cannot be read: {error}") from error
     if name not in recipe_names():
         raise unknown_name("recipe", name, recipe_names(), " (or a file ending in .toml)")
-    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text())
+    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def parse_recipe(name: str, text: str) -> Recipe:
     """A recipe from its TOML text."""
     try:
         values = tomllib.loads(text)
-        for key, (kind, word, required) in RECIPE_KINDS.items():
-            if (required or key in values) and not (isinstance(values.get(key), kind) and values[key]):
-                raise TypeError(f"{key} must be {word} that is not empty")
-        if not all(isinstance(method, str) for method in values["methods"]):
-            raise TypeError("methods must be a list of names")
-        if not all(isinstance(settings, dict) for settings in values.get("variations", {}).values()):
-            raise TypeError("each variation must be a table of settings")
-        values |= {key: tuple(values[key]) for key in ("labels", "methods")}
-        return Recipe(name=name, **values)
+        lines = tuple(_lines(values.pop("methods", []), values.pop("rows", {})))
+        columns = tuple(_columns(values.pop("datasets", {})))
+        _expect(bool(lines), "it has no methods and no [rows]")
+        _expect(bool(columns), "it has no [datasets]")
+        _expect(isinstance(values.get("title"), str) and values["title"] != "", "title must be a text")
+        _expect(type(values.get("folds", 1)) is int and values.get("folds", 1) > 0, "folds must be a number above 0")
+        _expect(values.get("scale", "paper") in SCALES, f"scale must be one of {', '.join(SCALES)}")
+        _expect(values.get("measure", "") in ("", "epoch", "batch"), "measure must be epoch or batch")
+        _expect(isinstance(values.get("settings", {}), dict), "settings must be a table")
+        paper = _figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
+        return Recipe(name=name, lines=lines, columns=columns, paper=paper, **values)
     except (tomllib.TOMLDecodeError, TypeError) as error:
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
 
 
-def cells(recipe: Recipe, folds: int) -> list[Cell]:
-    """The runs of a grid, their settings checked before the first begins; folds are the outermost loop."""
-    grid = [
-        Cell(method, variation, labels, fold, _config(recipe, method, variation, labels, fold))
-        for fold in range(folds)
-        for labels in recipe.labels
-        for method in recipe.methods
-        for variation in recipe.variations
-    ]
-    if len({cell.directory for cell in grid}) < len(grid):
-        raise ConfigError(f"recipe '{recipe.name}' has runs that cannot be told apart; name its variations otherwise")
-    return grid
+def _expect(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise TypeError(otherwise)
 
 
-def _config(recipe: Recipe, method: str, variation: str, labels: int, fold: int) -> Config:
-    settings = {**recipe.settings, **recipe.variations[variation], "labels": labels, "seed": fold}
-    return resolve(recipe.dataset, method, settings)
+def _lines(methods: Any, rows: Any) -> Iterator[Line]:
+    _expect(isinstance(methods, list), "methods must be a list of names")
+    for method in methods:
+        _expect(isinstance(method, str), "methods must be a list of names")
+        yield Line(method, method)
+    _expect(isinstance(rows, dict), "rows must be tables")
+    for name, settings in rows.items():
+        _expect(isinstance(settings, dict) and isinstance(settings.get("method"), str), f"row '{name}' has no method")
+        yield Line(name, settings.pop("method"), settings)
+
+
+def _columns(datasets: Any) -> Iterator[Column]:
+    _expect(isinstance(datasets, dict), "datasets must be tables")
+    for dataset, settings in datasets.items():
+        _expect(isinstance(settings, dict), f"dataset '{dataset}' must be a table")
+        benchmark(dataset)
+        numbers = settings.pop("labels", [None])
+        good = isinstance(numbers, list) and all(n is None or (type(n) is int and n > 0) for n in numbers)
+        _expect(good and bool(numbers), f"labels of '{dataset}' must be a list of numbers above 0")
+        for labels in numbers:
+            yield Column(dataset, labels, settings)
+
+
+def _figures(paper: Any, columns: int, *, costs: bool) -> dict[str, Figures]:
+    _expect(isinstance(paper, dict), "paper must be a table")
+    tables = paper if costs else {ERRORS: paper}
+    for quantity, table in tables.items():
+        allowed = (SECONDS, MEMORY) if costs else (ERRORS,)
+        _expect(quantity in allowed and isinstance(table, dict), f"paper.{quantity} must be one of the quantities")
+        for name, figures in table.items():
+            good = isinstance(figures, list) and all(isinstance(figure, str) for figure in figures)
+            _expect(good and len(figures) == columns, f"paper: '{name}' must have {columns} figures, one per column")
+    return {quantity: {name: tuple(row) for name, row in table.items()} for quantity, table in tables.items()}

@@ -36,6 +36,7 @@ class Record:
     step: int
     steps: int
     seconds: float
+    step_seconds: float  # of this step alone, without the evaluation after it
     metrics: Metrics | None = None
     evaluation: Evaluation | None = None
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
@@ -138,14 +139,34 @@ class Run:
         return lock
 
     def keep_history_until(self, step: int) -> None:
-        """Forget evaluations after a step: training goes on from there and makes them again."""
+        """Forget evaluations and costs after a step: training goes on from there and makes them again."""
         kept = [json.dumps(line) + "\n" for line in self.history() if line["step"] <= step]
         write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
+        if len(costs := self.step_costs()):
+            (self.path / "steps.csv").unlink()
+            for number, seconds, memory in costs[costs[:, 0] <= step]:
+                self.append_step(int(number), seconds, int(memory))
 
     def append(self, record: Record) -> None:
         """Add an evaluation to the history."""
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(flat(record)) + "\n")
+
+    def append_step(self, step: int, seconds: float, memory: int) -> None:
+        """Add what a step cost to steps.csv: seconds, and peak memory in bytes."""
+        path = self.path / "steps.csv"
+        head = "" if path.exists() else "step,seconds,memory\n"
+        with path.open("a") as file:
+            file.write(f"{head}{step},{seconds:.6f},{memory}\n")
+
+    def step_costs(self) -> np.ndarray:
+        """(steps, 3) array of step, seconds and peak memory in bytes; empty if they were not measured."""
+        path = self.path / "steps.csv"
+        if not path.exists():
+            return np.empty((0, 3))
+        with _damage_named(path):
+            lines = [line for line in path.read_text().splitlines(keepends=True)[1:] if line.endswith("\n")]
+            return np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.empty((0, 3))
 
     def load_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelCard]:
         """The trained model: of the last step, or the one best on validation."""

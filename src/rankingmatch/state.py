@@ -37,6 +37,9 @@ class TrainSettings:
         interval="(0, inf)",
     )
     steps: int | None = option(None, "S: length of training in steps; instead of --epochs.", interval="[1, inf)")
+    stop_after: int | None = option(
+        None, "Leave off after this many of the S steps: the beginning of a longer run.", interval="[1, inf)"
+    )
     batch_size: int = option(64, "B: labeled images per step.", interval="[1, 65536]")
     mu: int = option(7, "μ: unlabeled images per labeled image.", interval="[1, 1024]")
     learning_rate: float = option(
@@ -60,6 +63,11 @@ class TrainSettings:
             return self.steps
         epochs = 128.0 if self.epochs is None else self.epochs
         return max(1, round(epochs * self.steps_per_epoch))
+
+    @property
+    def last_step(self) -> int:
+        """Where training ends: S, or before it if --stop-after says so."""
+        return min(self.total_steps, self.stop_after or self.total_steps)
 
     @property
     def steps_per_epoch(self) -> int:

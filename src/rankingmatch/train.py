@@ -53,12 +53,12 @@ def train(state: State, split: Split, views: dict[str, Policy], settings: TrainS
     Between two records the state is whole: the caller may save it, stop, and go on later from the saved state to
     the identical result. Raises DivergedError when a loss is not finite.
     """
-    method, steps = state.objective.method, settings.total_steps
+    method, steps = state.objective.method, settings.last_step
     started, seconds_before = time.perf_counter(), state.seconds
     images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
     last = time.perf_counter()
     while state.step < steps:
-        step = state.step
+        step, step_started = state.step, time.perf_counter()
         batch, truth = make_batch(split, method, views, settings, step, state.device)
         losses = training_step(state, batch, settings)
         state.window.add(step, pseudo_label_counts(losses, truth), {**losses.parts, "total": losses.total})
@@ -68,15 +68,16 @@ def train(state: State, split: Split, views: dict[str, Policy], settings: TrainS
         if evaluating or state.step % settings.log_every == 0:
             state.window.raise_if_diverged()
             speed = images_per_step * state.window.count / (time.perf_counter() - last)
-            metrics = state.window.metrics(cosine(settings.learning_rate, step, steps), speed)
+            metrics = state.window.metrics(cosine(settings.learning_rate, step, settings.total_steps), speed)
             state.window = Window()
+        step_seconds = time.perf_counter() - step_started
         if evaluating:
             state.raise_if_diverged()
             evaluation = _evaluation(state, split)
             state.seconds = seconds_before + time.perf_counter() - started
         if metrics:
             last = time.perf_counter()
-        yield Record(state.step, steps, state.seconds, metrics, evaluation)
+        yield Record(state.step, steps, state.seconds, step_seconds, metrics, evaluation)
 
 
 def _evaluation(state: State, split: Split) -> Evaluation:

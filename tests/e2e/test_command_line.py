@@ -171,20 +171,22 @@ def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
 def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(
-        'title = "Mine"\ndataset = "digits"\nlabels = [40]\nmethods = ["supervised", "fixmatch-ra"]\nfolds = 2\n'
-        '[settings]\nsteps = 4\nbatch_size = 8\nmu = 1\nnetwork = "wrn-10-1"\nthreads = 1\n'
+        'title = "Mine"\nmethods = ["supervised", "fixmatch-ra"]\nfolds = 2\n[datasets.digits]\nlabels = [40]\n'
+        "[settings]\nbatch_size = 8\nmu = 1\nthreads = 1\n"
     )
-    code, out, err = rankingmatch("bench", recipe, "--markdown", "table.md", cwd=tmp_path)
+    command: list[str | Path] = ["bench", recipe, "--set", "steps=4", "--jobs", "2", "--markdown", "table.md"]
+    code, out, err = rankingmatch(*command, cwd=tmp_path)
     assert code == 0, err
     assert "Mine" in out
+    assert "[4/4] " in err
     table = (tmp_path / "table.md").read_text()
     rows = [line for line in table.splitlines() if line.startswith(("| supervised", "| fixmatch-ra"))]
-    assert [row.count(" ± ") for row in rows] == [2, 2]  # test error and validation error
-    assert f"rankingmatch bench {recipe} --out runs/bench --markdown table.md" in table
+    assert [row.count(" ± ") for row in rows] == [1, 1, 1, 1]  # test errors, then validation errors
+    assert f"rankingmatch {' '.join(map(str, command))}" in table
     runs = sorted((tmp_path / "runs/bench/mine").iterdir())
     assert len(runs) == 4
     made = [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
-    assert rankingmatch("bench", recipe, "--json", cwd=tmp_path)[0] == 0
+    assert rankingmatch("bench", recipe, "--set", "steps=4", "--json", cwd=tmp_path)[0] == 0
     assert made == [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
 
 
@@ -279,6 +281,12 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["evaluate", "nowhere"], "nowhere holds no run"),
         (["bench", "table99"], "unknown recipe 'table99'"),
         (["bench", "none.toml"], "there is no such file"),
+        (["bench", "digits", "--scale", "tinny"], "unknown scale 'tinny'; did you mean 'tiny'?"),
+        (["bench", "digits", "--set", "steps"], "--set steps: write OPTION=VALUE"),
+        (["bench", "digits", "--set", "stepz=4"], "unknown setting 'stepz'; did you mean 'steps'?"),
+        (["bench", "digits", "--set", "steps=many"], "--steps is 'many'; it must be of type int"),
+        (["bench", "digits", "--set", "seed=4"], "seed is said by the recipe"),
+        (["bench", "digits", "--markdown", "nowhere/t.md"], "--markdown nowhere/t.md: there is no directory nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -18,8 +18,11 @@ from rankingmatch.errors import unknown_name
 class Benchmark:
     """A named dataset: how to load it, and which settings differ from the defaults."""
 
+    title: str
     description: str
-    side: int  # of its square images, in pixels
+    shape: tuple[int, int, int]  # height, width and channels of its images
+    classes: int
+    evaluated: int  # validation and test images
     load: Callable[[Path | None], Dataset]  # called with where the files are, if that is said
     preset: Mapping[str, Any] = field(default_factory=dict)
 
@@ -125,8 +128,11 @@ def _from_files(name: str, forms: tuple[Form, ...], *also: Path) -> Callable[[Pa
 # Paddings, cutouts, flips, validation images and batch sizes are those of the paper's Appendix D.
 BENCHMARKS: dict[str, Benchmark] = {
     "digits": Benchmark(
+        "Digits",
         "1,797 handwritten digits, 8×8 grey, 10 classes; inside scikit-learn, nothing to download",
-        8,
+        (8, 8, 1),
+        10,
+        137 + 360,
         load_digits,
         {
             "labels": 40,
@@ -142,38 +148,56 @@ BENCHMARKS: dict[str, Benchmark] = {
         },
     ),
     "fashion-mnist": Benchmark(
+        "Fashion-MNIST",
         "70,000 pictures of clothes, 28×28 grey, 10 classes",
-        28,
+        (28, 28, 1),
+        10,
+        5000 + 10_000,
         _from_files("fashion-mnist", FASHION_MNIST, _DEBIAN_FASHION),
         {"labels": 250, "validation": 5000, "padding": 3, "cutout": 14},
     ),
     "cifar10": Benchmark(
+        "CIFAR-10",
         "60,000 photographs, 32×32, 10 classes",
-        32,
+        (32, 32, 3),
+        10,
+        5000 + 10_000,
         _from_files("cifar10", CIFAR10),
         {"labels": 250, "validation": 5000},
     ),
     "cifar100": Benchmark(
+        "CIFAR-100",
         "60,000 photographs, 32×32, 100 classes",
-        32,
+        (32, 32, 3),
+        100,
+        5000 + 10_000,
         _from_files("cifar100", CIFAR100),
         {"labels": 2500, "validation": 5000},
     ),
     "svhn": Benchmark(
+        "SVHN",
         "99,289 house numbers, 32×32, 10 classes",
-        32,
+        (32, 32, 3),
+        10,
+        7320 + 26_032,
         _from_files("svhn", SVHN),
         {"labels": 250, "validation": 7320, "flip": False},
     ),
     "stl10": Benchmark(
+        "STL-10",
         "13,000 labeled and 100,000 unlabeled photographs, 96×96, 10 classes; ten given folds of 1,000 labels",
-        96,
+        (96, 96, 3),
+        10,
+        4000 + 8000,
         _from_files("stl10", STL10),
         {"batch_size": 32, "padding": 12, "cutout": 48, "network": "wrn-37-2"},
     ),
     "tiny-imagenet": Benchmark(
+        "Tiny ImageNet",
         "110,000 photographs, 64×64, 200 classes",
-        64,
+        (64, 64, 3),
+        200,
+        10_000 + 10_000,
         _from_files("tiny-imagenet", TINY_IMAGENET),
         {"labels": 9000, "validation": 10_000, "padding": 8, "cutout": 32, "network": "wrn-37-2"},
     ),

@@ -1,0 +1,96 @@
+"""What a grid will cost, from a step measured here on images of the right shape: no data are needed."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankingmatch.augment import view_policies
+from rankingmatch.config import Config
+from rankingmatch.data import Dataset, DataSettings, Images, benchmark, make_split
+from rankingmatch.methods import make_method
+from rankingmatch.networks import outputs
+from rankingmatch.progress import duration
+from rankingmatch.recipe import Cell
+from rankingmatch.state import initial_state
+from rankingmatch.train import train
+
+ENOUGH_SECONDS = 2.0  # of measuring
+MOST_STEPS = 6
+EVALUATED_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The cost of the folds of a row and a column."""
+
+    row: str
+    column: str
+    runs: int
+    steps: int
+    seconds_per_step: float
+    evaluation_seconds: float  # in a run
+
+    @property
+    def seconds(self) -> float:
+        """Of all the runs."""
+        return self.runs * (self.steps * self.seconds_per_step + self.evaluation_seconds)
+
+    def __str__(self) -> str:
+        """A line for a person."""
+        return (
+            f"{self.row}, {self.column}: {self.runs} × {self.steps:,} steps of {1000 * self.seconds_per_step:,.0f} ms, "
+            f"{duration(self.seconds)}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**vars(self), "seconds": self.seconds}
+
+
+def estimate_grid(grid: list[Cell]) -> list[Estimate]:
+    """The cost of each row and column. The number of labels does not matter, so each dataset is measured once a row."""
+    measured: dict[tuple[str, str], tuple[float, float]] = {}
+    counts: dict[tuple[str, str], list[Cell]] = {}
+    for cell in grid:
+        counts.setdefault((cell.line.name, cell.column.title), []).append(cell)
+    estimates = []
+    for (row, column), alike in counts.items():
+        config = alike[0].config
+        kind = (row, config.dataset)
+        if kind not in measured:
+            measured[kind] = measure(config)
+        step, evaluation = measured[kind]
+        settings = config.training
+        evaluations = -(-settings.last_step // settings.evaluation_interval)
+        estimates.append(Estimate(row, column, len(alike), settings.last_step, step, evaluation * evaluations))
+    return estimates
+
+
+def measure(config: Config) -> tuple[float, float]:
+    """Seconds of a training step and of an evaluation on all validation and test images."""
+    known = benchmark(config.dataset)
+    size = config.data.image_size
+    shape = known.shape if size is None else (size, size, known.shape[2])
+    labels = np.arange(max(4 * known.classes, EVALUATED_AT_ONCE)) % known.classes
+    images = np.random.default_rng(0).integers(0, 256, (len(labels), *shape)).astype(np.uint8)
+    classes = tuple(map(str, range(known.classes)))
+    split = make_split(Dataset(classes, Images(images, labels)), DataSettings(labels=known.classes), seed=0)
+    if config.execution.threads:
+        torch.set_num_threads(config.execution.threads)
+    device = config.execution.torch_device()
+    settings = replace(config.training, stop_after=MOST_STEPS, evaluate_every=None, log_every=1)
+    state = initial_state(split, make_method(config.method, config.hyperparameters), config.network, settings, device)
+    times = []
+    for record in train(state, split, view_policies(config.views), settings):
+        times.append(record.step_seconds)
+        if sum(times) > ENOUGH_SECONDS:
+            break
+    started = time.perf_counter()
+    for output in outputs(state.ema, images[:EVALUATED_AT_ONCE], device):
+        output.logits.sum().item()
+    per_image = (time.perf_counter() - started) / EVALUATED_AT_ONCE
+    # The first step warms up: it counts only if there is no other.
+    return float(np.median(times[1:] or times)), per_image * known.evaluated

@@ -1,0 +1,147 @@
+"""Tables as the paper prints them: mean ± standard deviation, the paper's figure beside ours, the best in bold."""
+
+import csv
+import io
+import statistics
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured for a row and a column: a value for each fold, epoch or batch."""
+
+    values: tuple[float, ...] = ()
+    diverged: tuple[int, ...] = ()  # the steps at which runs diverged
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, if there is something and no run diverged."""
+        return statistics.mean(self.values) if self.values and not self.diverged else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation, of two values or more."""
+        return statistics.stdev(self.values) if self.mean is not None and len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        """Mean ± standard deviation, or, as the paper writes it, NaN-step where a run diverged."""
+        if self.mean is None:
+            return ", ".join(f"NaN-{step}" for step in self.diverged) or "–"
+        return f"{self.mean:.2f}" + ("" if self.deviation is None else f" ± {self.deviation:.2f}")
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A name, what was measured for each column (None: nothing), and what the paper says ("": nothing)."""
+
+    name: str
+    figures: tuple[Figure | None, ...]
+    paper: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One quantity for rows and columns; smaller is better."""
+
+    title: str
+    quantity: str
+    head: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+
+    def is_best(self, row: TableRow, column: int) -> bool:
+        """Whether a row has the lowest mean of its column."""
+        means = [figure.mean for other in self.rows if (figure := other.figures[column]) and figure.mean is not None]
+        mine = row.figures[column]
+        return mine is not None and mine.mean is not None and len(means) > 1 and mine.mean == min(means)
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the paper has a figure for any of it."""
+        return any(figure for row in self.rows for figure in row.paper)
+
+
+def print_table(table: Table, console: Console) -> None:
+    """The table in a terminal; the paper's figures stand below ours."""
+    title = Text(f"{table.title}\n{table.quantity}" + (", the paper's below" if table.has_paper else ""))
+    shown = RichTable(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD)
+    shown.add_column("", no_wrap=True)
+    for name in table.head:
+        shown.add_column(name, justify="right")
+    for row in table.rows:
+        texts = []
+        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
+            text = Text("" if figure is None else str(figure), "bold" if table.is_best(row, column) else "")
+            if table.has_paper:
+                text.append(f"\n{paper}", "not bold dim")
+            texts.append(text)
+        shown.add_row(Text(row.name), *texts)
+    console.print(shown)
+
+
+def markdown(table: Table) -> str:
+    """The table in Markdown."""
+    note = ", in parentheses the paper's" if table.has_paper else ""
+    lines = [f"{table.quantity}{note}:", "", "| | " + " | ".join(map(_in_markdown, table.head)) + " |"]
+    lines.append("|---|" + "---|" * len(table.head))
+    for row in table.rows:
+        texts = []
+        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
+            ours = "" if figure is None else str(figure)
+            ours = f"**{ours}**" if table.is_best(row, column) else ours
+            texts.append(" ".join(part for part in (ours, f"({paper})" if paper else "") if part) or "–")
+        lines.append(f"| {_in_markdown(row.name)} | " + " | ".join(texts) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _in_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def latex(table: Table) -> str:
+    """The table for a paper, with booktabs."""
+    lines = [
+        f"% {table.title}: {table.quantity}" + (", in parentheses the paper's" if table.has_paper else ""),
+        "% needs \\usepackage{booktabs}",
+        "\\begin{tabular}{l" + "r" * len(table.head) + "}",
+        "\\toprule",
+        " & ".join(["Method", *map(_in_latex, table.head)]) + " \\\\",
+        "\\midrule",
+    ]
+    for row in table.rows:
+        texts = [_in_latex(row.name)]
+        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
+            ours = "" if figure is None else _in_latex(str(figure))
+            ours = f"\\textbf{{{ours}}}" if table.is_best(row, column) else ours
+            texts.append(" ".join(part for part in (ours, f"({_in_latex(paper)})" if paper else "") if part) or "--")
+        lines.append(" & ".join(texts) + " \\\\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _in_latex(text: str) -> str:
+    special = {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
+    special |= {character: f"\\{character}" for character in "&%$#_{}"}
+    special |= {"±": "$\\pm$", "–": "--", "†": "$^{\\dag}$"}
+    return "".join(special.get(character, character) for character in text)
+
+
+CSV_HEAD = ("table", "quantity", "row", "column", "mean", "deviation", "values", "diverged_at", "paper")
+
+
+def csv_rows(tables: list[Table]) -> str:
+    """All tables as one list: a line for each row and column."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_HEAD)
+    for table in tables:
+        for row in table.rows:
+            for column, figure, paper in zip(table.head, row.figures, row.paper, strict=True):
+                figure = figure or Figure()
+                numbers = [" ".join(f"{value:.4f}" for value in figure.values), " ".join(map(str, figure.diverged))]
+                mean, deviation = ("" if x is None else f"{x:.4f}" for x in (figure.mean, figure.deviation))
+                writer.writerow([table.title, table.quantity, row.name, column, mean, deviation, *numbers, paper])
+    return text.getvalue()

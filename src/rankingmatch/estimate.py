@@ -9,17 +9,18 @@ import torch
 
 from rankingmatch.augment import view_policies
 from rankingmatch.config import Config
-from rankingmatch.data import Dataset, DataSettings, Images, benchmark, make_split
+from rankingmatch.data import Dataset, DataSettings, Images, Split, benchmark, make_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import outputs
 from rankingmatch.progress import duration
 from rankingmatch.recipe import Cell
-from rankingmatch.state import initial_state
+from rankingmatch.state import State, initial_state
 from rankingmatch.train import train
 
 ENOUGH_SECONDS = 2.0  # of measuring
 MOST_STEPS = 6
 EVALUATED_AT_ONCE = 512
+SLOW_STEP = 10.0  # seconds: such a step is not measured whole, but from a sixteenth of its batch
 
 
 @dataclass(frozen=True)
@@ -71,26 +72,48 @@ def estimate_grid(grid: list[Cell]) -> list[Estimate]:
 
 def measure(config: Config) -> tuple[float, float]:
     """Seconds of a training step and of an evaluation on all validation and test images."""
+    if config.execution.threads:
+        torch.set_num_threads(config.execution.threads)
+    split = _stand_in(config)
+    whole = config.training.batch_size
+    part = max(1, whole // 16)
+    seconds, state = _step(config, split, part)
+    step = seconds * whole / part
+    if step < SLOW_STEP:
+        step, state = _step(config, split, whole)
+    return step, _evaluation(config, split, state)
+
+
+def _stand_in(config: Config) -> Split:
+    """Noise of the shape of a dataset."""
     known = benchmark(config.dataset)
     size = config.data.image_size
     shape = known.shape if size is None else (size, size, known.shape[2])
     labels = np.arange(max(4 * known.classes, EVALUATED_AT_ONCE)) % known.classes
     images = np.random.default_rng(0).integers(0, 256, (len(labels), *shape)).astype(np.uint8)
     classes = tuple(map(str, range(known.classes)))
-    split = make_split(Dataset(classes, Images(images, labels)), DataSettings(labels=known.classes), seed=0)
-    if config.execution.threads:
-        torch.set_num_threads(config.execution.threads)
+    return make_split(Dataset(classes, Images(images, labels)), DataSettings(labels=known.classes), seed=0)
+
+
+def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
+    """The median seconds of a few steps, and the state after them."""
     device = config.execution.torch_device()
-    settings = replace(config.training, stop_after=MOST_STEPS, evaluate_every=None, log_every=1)
+    settings = replace(
+        config.training, batch_size=batch_size, stop_after=MOST_STEPS, evaluate_every=MOST_STEPS + 1, log_every=1
+    )
     state = initial_state(split, make_method(config.method, config.hyperparameters), config.network, settings, device)
-    times = []
+    times: list[float] = []
     for record in train(state, split, view_policies(config.views), settings):
         times.append(record.step_seconds)
         if sum(times) > ENOUGH_SECONDS:
             break
-    started = time.perf_counter()
-    for output in outputs(state.ema, images[:EVALUATED_AT_ONCE], device):
-        output.logits.sum().item()
-    per_image = (time.perf_counter() - started) / EVALUATED_AT_ONCE
     # The first step warms up: it counts only if there is no other.
-    return float(np.median(times[1:] or times)), per_image * known.evaluated
+    return float(np.median(times[1:] or times)), state
+
+
+def _evaluation(config: Config, split: Split, state: State) -> float:
+    """Seconds for all images that are evaluated, from those of one batch."""
+    started = time.perf_counter()
+    for output in outputs(state.ema, split.images[:EVALUATED_AT_ONCE], state.device):
+        output.logits.sum().item()
+    return (time.perf_counter() - started) / EVALUATED_AT_ONCE * benchmark(config.dataset).evaluated

@@ -20,6 +20,15 @@ def test_the_readme_example_runs() -> None:
     exec(block, {})
 
 
+def test_the_recipes_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks("docs/reproduce.md")
+    exec(block, {})
+    (recipe,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/reproduce.md").read_text(), flags=re.DOTALL)
+    (tmp_path / "mine.toml").write_text(recipe)
+    main(["bench", "mine.toml", "--folds", "1", "--quiet", "--set", "steps=2", "--set", "mu=1"])
+
+
 def test_the_method_of_the_docs_trains_with_its_own_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = python_blocks("docs/methods.md")
     (tmp_path / "my_package.py").write_text(block)

@@ -48,8 +48,10 @@ def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher) -> list[R
         if result is not None:
             results[number] = result
     todo = {number: cell for number, cell in enumerate(grid) if number not in results}
-    for dataset, data_dir in {(cell.config.dataset, cell.config.execution.data_path()) for cell in todo.values()}:
-        benchmark(dataset).load(data_dir)  # downloaded and decoded once, not once in each process
+    for name, place, side in {
+        (cell.config.dataset, cell.config.execution.data_path(), cell.config.data.image_size) for cell in todo.values()
+    }:
+        benchmark(name).load(place, side)  # downloaded and decoded once, not once in each process
     with signals_noted() as stopped:
         if jobs == 1:
             for number, cell in todo.items():

@@ -10,7 +10,7 @@ from filelock import FileLock
 from rankingmatch.augment import view_policies
 from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model
 from rankingmatch.config import Config
-from rankingmatch.data import Split, benchmark, make_split, resize_dataset, rows_to_json
+from rankingmatch.data import Split, benchmark, make_split, rows_to_json
 from rankingmatch.errors import DivergedError, unknown_name
 from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
@@ -22,8 +22,8 @@ from rankingmatch.train import train
 
 def load_split(config: Config) -> Split:
     """The images and labels that a configuration asks for."""
-    dataset = benchmark(config.dataset).load(config.execution.data_path())
-    return make_split(resize_dataset(dataset, config.data.image_size), config.data, config.training.seed)
+    dataset = benchmark(config.dataset).load(config.execution.data_path(), config.data.image_size)
+    return make_split(dataset, config.data, config.training.seed)
 
 
 @dataclass

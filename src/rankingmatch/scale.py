@@ -25,7 +25,7 @@ SCALES: dict[str, Scale] = {
     "paper": Scale(),
     "small": Scale(
         side=16,
-        steps=3000,
+        steps=2000,
         mu=3,
         folds=3,
         settings={"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 1},

@@ -67,8 +67,9 @@ class Table:
 
 def print_table(table: Table, console: Console) -> None:
     """The table in a terminal; the paper's figures stand below ours."""
-    title = Text(f"{table.title}\n{table.quantity}" + (", the paper's below" if table.has_paper else ""))
-    shown = RichTable(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD)
+    note = ", the paper's below" if table.has_paper else ""
+    console.print(Text(f"{table.title}\n{table.quantity}{note}"))
+    shown = RichTable(box=SIMPLE_HEAD)
     shown.add_column("", no_wrap=True)
     for name in table.head:
         shown.add_column(name, justify="right")

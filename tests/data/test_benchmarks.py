@@ -14,6 +14,7 @@ import pytest
 from scipy.io import savemat
 
 from rankingmatch.data import Dataset, DataSettings, benchmark, make_split
+from rankingmatch.data.resize import resize_images
 from rankingmatch.errors import DataError
 
 
@@ -94,6 +95,18 @@ def test_stl10_has_its_folds_and_its_unlabeled_images(place: Path) -> None:
     assert split.labeled_rows.tolist() == sorted((1 + 4 * n) % 20 for n in range(5))
     assert len(split.validation_rows) == 15
     assert split.unlabeled_rows.tolist() == list(range(20, 29))
+
+
+def test_a_resized_dataset_is_the_same_but_for_its_images(place: Path) -> None:
+    original_files.stl10(place)
+    whole, small = benchmark("stl10").load(place), benchmark("stl10").load(place, 24)
+    assert np.array_equal(small.train.images, resize_images(whole.train.images, 24))
+    assert np.array_equal(small.train.labels, whole.train.labels)
+    assert [fold.tolist() for fold in small.folds] == [fold.tolist() for fold in whole.folds]
+    assert isinstance(small.train.images, np.memmap)
+    assert small.test is not None
+    assert small.test.images.shape[1:] == (24, 24, 3)
+    assert benchmark("stl10").load(place, 96).train.images.shape[1:3] == (96, 96)
 
 
 def test_tiny_imagenet_reads_grey_jpegs_and_tests_on_its_validation_images(place: Path) -> None:

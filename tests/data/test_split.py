@@ -15,7 +15,6 @@ from rankingmatch.data import (
     benchmark,
     hide_labels,
     make_split,
-    resize_dataset,
     rows_to_json,
 )
 from rankingmatch.data.resize import resize_images
@@ -158,15 +157,6 @@ def test_a_resized_pixel_is_the_mean_of_the_area_it_covers() -> None:
     for n, y, x, c in np.ndindex(small.shape):
         mean = images[n, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2, c].mean()
         assert abs(float(small[n, y, x, c]) - mean) <= 0.5
-
-
-def test_resizing_keeps_labels_folds_and_what_is_absent() -> None:
-    before = dataset()
-    after = resize_dataset(before, 3)
-    assert after.train.images.shape[1:3] == (3, 3)
-    assert np.array_equal(after.train.labels, before.train.labels)
-    assert after.validation is None
-    assert resize_dataset(before, None) is before
 
 
 def test_paddings_and_cutouts_follow_the_size_of_the_images() -> None:

@@ -1,7 +1,6 @@
 """From a name or folder to the rows of a step."""
 
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
-from rankingmatch.data.resize import resize_dataset
 from rankingmatch.data.sampler import rows_of_step
 from rankingmatch.data.split import (
     UNLABELED,
@@ -27,7 +26,6 @@ __all__ = [
     "benchmark",
     "hide_labels",
     "make_split",
-    "resize_dataset",
     "rows_of_step",
     "rows_to_json",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from rankingmatch.data import formats
 from rankingmatch.data.cache import load_cached
 from rankingmatch.data.files import File, Form
+from rankingmatch.data.resize import resize_images
 from rankingmatch.data.split import Dataset, Images
 from rankingmatch.errors import unknown_name
 
@@ -23,16 +24,21 @@ class Benchmark:
     shape: tuple[int, int, int]  # height, width and channels of its images
     classes: int
     evaluated: int  # validation and test images
-    load: Callable[[Path | None], Dataset]  # called with where the files are, if that is said
+    loader: Callable[[Path | None, int | None], Dataset]
     preset: Mapping[str, Any] = field(default_factory=dict)
 
+    def load(self, data_dir: Path | None = None, image_size: int | None = None) -> Dataset:
+        """The dataset, from files in a place if that is said, with square images of a size if that is said."""
+        return self.loader(data_dir, image_size)
 
-def load_digits(_: Path | None = None) -> Dataset:
+
+def load_digits(_: Path | None, side: int | None) -> Dataset:
     """1,797 handwritten digits, 8×8, from scikit-learn; 360 of them, always the same, are the test set."""
     from sklearn.datasets import load_digits as from_sklearn
 
     digits = from_sklearn()
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
+    images = images if side is None else resize_images(images, side)
     order = np.random.default_rng(0).permutation(len(images))
     everything = Images(images, digits.target.astype(np.int64))
     classes = tuple(str(name) for name in digits.target_names)
@@ -121,8 +127,8 @@ FASHION_MNIST = (
 _DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
-def _from_files(name: str, forms: tuple[Form, ...], *also: Path) -> Callable[[Path | None], Dataset]:
-    return lambda data_dir: load_cached(name, forms, data_dir, also)
+def _from_files(name: str, forms: tuple[Form, ...], *also: Path) -> Callable[[Path | None, int | None], Dataset]:
+    return lambda data_dir, side: load_cached(name, forms, data_dir, side, also)
 
 
 # Paddings, cutouts, flips, validation images and batch sizes are those of the paper's Appendix D.

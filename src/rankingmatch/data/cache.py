@@ -14,22 +14,43 @@ import platformdirs
 
 from rankingmatch.atomic import write_json
 from rankingmatch.data.files import Form, Found, checksum, find, opened
-from rankingmatch.data.formats import Decoded
+from rankingmatch.data.formats import Block, Decoded
+from rankingmatch.data.resize import resize_images
 from rankingmatch.data.split import Dataset, Images
 from rankingmatch.errors import DataError, expect
 
 FORMAT = 1  # of the cache: a new number leaves the old caches alone
+RESIZED_AT_ONCE = 1000  # images: a large set is never in memory as a whole
 
 
-def load_cached(name: str, forms: tuple[Form, ...], data_dir: Path | None, also: tuple[Path, ...] = ()) -> Dataset:
-    """A dataset from its original files, decoded the first time and memory-mapped ever after."""
+def load_cached(
+    name: str, forms: tuple[Form, ...], data_dir: Path | None, side: int | None, also: tuple[Path, ...] = ()
+) -> Dataset:
+    """A dataset from its original files, decoded, and resized, the first time and memory-mapped ever after."""
     found = find(name, forms, data_dir, also)
     place = platformdirs.user_cache_path("rankingmatch") / "decoded"
     directory = place / f"{name}-{_key(found, place)}-{FORMAT}"
     if not (directory / "about.json").exists():
         with opened(found) as source:
             write_cache(directory, found.form.reader(source))
-    return read_cache(directory)
+    dataset = read_cache(directory)
+    if side is None or dataset.train.images.shape[1:3] == (side, side):
+        return dataset
+    resized = directory.with_name(f"{directory.name}-{side}")
+    if not (resized / "about.json").exists():
+        write_cache(resized, _resized(dataset, side))
+    return read_cache(resized)
+
+
+def _resized(dataset: Dataset, side: int) -> Decoded:
+    def blocks() -> Iterator[Block]:
+        for name, part in (("train", dataset.train), ("test", dataset.test)):
+            assert part is not None
+            for start in range(0, len(part), RESIZED_AT_ONCE):
+                rows = slice(start, start + RESIZED_AT_ONCE)
+                yield Block(name, resize_images(part.images[rows], side), part.labels[rows])
+
+    return Decoded(dataset.classes, blocks(), dataset.folds)
 
 
 def _key(found: Found, place: Path) -> str:

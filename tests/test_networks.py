@@ -145,3 +145,9 @@ def test_batchnorm_momentum_reaches_every_norm() -> None:
     network = make_backbone("small", 1, 3)
     set_batchnorm_momentum(network, 0.07)
     assert {m.momentum for m in network.modules() if isinstance(m, nn.BatchNorm2d)} == {0.07}
+
+
+def test_read_only_images_become_tensors_without_a_word() -> None:
+    images = np.zeros((2, 4, 4, 1), np.uint8)  # one channel: the transpose is contiguous already
+    images.setflags(write=False)
+    assert to_tensor(images, torch.device("cpu")).shape == (2, 1, 4, 4)  # a warning would be an error

@@ -214,5 +214,5 @@ def outputs(model: nn.Module, images: np.ndarray, device: torch.device, size: in
 
 
 def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:
-    """(n, h, w, c) uint8 array → (n, c, h, w) uint8 tensor on the device."""
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(device)
+    """(n, h, w, c) uint8 array → (n, c, h, w) uint8 tensor on the device; always a copy, for files are read-only."""
+    return torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(device)

@@ -84,3 +84,32 @@ def softmax(row: list[float]) -> list[float]:
 def cross_entropy(row: list[float], label: int) -> float:
     top = max(row)
     return top + math.log(sum(math.exp(v - top) for v in row)) - row[label]
+
+
+def soft_cross_entropy(row: list[float], target: list[float]) -> float:
+    return sum(t * cross_entropy(row, label) for label, t in enumerate(target) if t > 0)
+
+
+def squared_error(row: list[float], target: list[float]) -> float:
+    """Mean over classes."""
+    return sum((p - t) ** 2 for p, t in zip(softmax(row), target, strict=True)) / len(row)
+
+
+def one_hot(label: int, classes: int) -> list[float]:
+    return [float(c == label) for c in range(classes)]
+
+
+def sharpened(p: list[float], temperature: float) -> list[float]:
+    powers = [v ** (1 / temperature) for v in p]
+    return [v / sum(powers) for v in powers]
+
+
+def mean_of(rows: Rows) -> list[float]:
+    return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+
+def mixed(rows: Rows, shares: list[float], partners: list[int]) -> Rows:
+    return [
+        [share * a + (1 - share) * b for a, b in zip(row, rows[partner], strict=True)]
+        for row, share, partner in zip(rows, shares, partners, strict=True)
+    ]

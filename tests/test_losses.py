@@ -18,9 +18,11 @@ from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
     batch_mean_triplet,
+    brier,
     contrastive,
     l2_normalized,
     masked_cross_entropy,
+    soft_cross_entropy,
 )
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -219,3 +221,23 @@ def test_masked_cross_entropy_divides_by_all_rows() -> None:
         if kept
     ]
     assert masked_cross_entropy(rows, labels, torch.tensor(mask)).item() == pytest.approx(sum(terms) / 6)
+
+
+def test_losses_towards_distributions_equal_their_formulas() -> None:
+    rows, _ = random_rows(6, 3)
+    targets, _ = random_rows(6, 3, seed=9)
+    targets = targets.softmax(1)
+    pairs = list(zip(rows.tolist(), targets.tolist(), strict=True))
+    entropy = sum(naive.soft_cross_entropy(row, target) for row, target in pairs) / 6
+    assert soft_cross_entropy(rows, targets).item() == pytest.approx(entropy)
+    assert brier(rows, targets).item() == pytest.approx(sum(naive.squared_error(*pair) for pair in pairs) / 6)
+
+
+@pytest.mark.parametrize("loss", [soft_cross_entropy, brier])
+def test_losses_towards_distributions_have_finite_gradients_for_extreme_logits(loss: Loss) -> None:
+    rows = (random_rows(6, 3)[0].float() * 1e4).requires_grad_()
+    value = loss(rows, torch.eye(4)[torch.tensor([0, 1, 2, 3, 0, 1])])
+    value.backward()
+    assert value.isfinite()
+    assert rows.grad is not None
+    assert rows.grad.isfinite().all()

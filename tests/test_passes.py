@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.methods.passes import WeakPass, view_outputs
+from rankingmatch.methods.passes import WeakPass, interleaved_logits, mean_probabilities, view_outputs
 from rankingmatch.networks import Output
 
 
@@ -17,6 +17,18 @@ class Norm(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         rows = self.norm(images.flatten(1).float())
+        return Output(rows, rows)
+
+
+class Rows(nn.Module):
+    """Image i has the logits of row i."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]])
+
+    def forward(self, images: Tensor) -> Output:
+        rows = self.logits[images.flatten().long()]
         return Output(rows, rows)
 
 
@@ -57,3 +69,35 @@ def test_pseudo_labels_are_never_part_of_a_graph(way: WeakPass) -> None:
     assert outputs.labeled.logits.requires_grad
     assert outputs.strong.logits.requires_grad
     assert (len(outputs.labeled.logits), len(outputs.strong.logits)) == (2, 2)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_an_interleaved_pool_is_normalised_part_by_part_and_the_first_alone_is_remembered(parts: int) -> None:
+    model = Norm().train()
+    pool = images(0, 10, 50, 3, 90, 44, 7)
+    logits = interleaved_logits(model, pool, parts)
+    for part in range(parts):
+        rows = pool[part::parts].flatten(1).float()
+        deviation = (rows - rows.mean()) / (rows.var(correction=0) + 1e-5).sqrt()
+        torch.testing.assert_close(logits[part::parts], deviation)
+    assert logits.requires_grad
+    assert model.norm.running_mean is not None
+    assert model.norm.running_mean.item() == pytest.approx(pool[::parts].float().mean().item() / 2)
+    assert int(model.norm.num_batches_tracked or 0) == 1
+    assert model.norm.track_running_stats
+
+
+def test_guessing_normalises_by_the_batch_and_leaves_no_trace() -> None:
+    model = Norm().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    mean = mean_probabilities(model, [WEAK, STRONG])
+    assert (mean.shape, mean.requires_grad) == ((2, 1), False)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.norm.track_running_stats
+
+
+def test_probabilities_are_averaged_over_the_views_of_an_image() -> None:
+    model = Rows()
+    mean = mean_probabilities(model, [images(0, 1), images(2, 3)])
+    rows = model.logits.softmax(1)
+    torch.testing.assert_close(mean, torch.stack([(rows[0] + rows[2]) / 2, (rows[1] + rows[3]) / 2]))

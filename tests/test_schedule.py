@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rankingmatch.schedule import batchnorm_momentum, cosine, ema_decay
+from rankingmatch.schedule import batchnorm_momentum, cosine, ema_decay, linear_ramp
 
 
 def test_cosine_starts_at_the_base_and_ends_at_seven_sixteenths_of_a_half_turn() -> None:
@@ -22,3 +22,12 @@ def test_ema_warms_up_to_its_decay() -> None:
 @pytest.mark.parametrize(("steps", "momentum"), [(131_072, 0.001), (2**20, 0.001), (13_107, 0.01), (100, 0.1)])
 def test_batchnorm_looks_back_over_the_same_share_of_any_run(steps: int, momentum: float) -> None:
     assert batchnorm_momentum(steps) == pytest.approx(momentum, rel=1e-3)
+
+
+@pytest.mark.parametrize(("step", "fraction", "value"), [(0, 0.5, 0.0), (10, 0.5, 0.2), (50, 0.5, 1.0), (99, 0.5, 1.0)])
+def test_a_ramp_rises_in_a_straight_line(step: int, fraction: float, value: float) -> None:
+    assert linear_ramp(step, 100, fraction) == pytest.approx(value)
+
+
+def test_no_ramp_is_one_from_the_start() -> None:
+    assert linear_ramp(0, 100, 0.0) == 1.0

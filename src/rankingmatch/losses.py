@@ -1,4 +1,4 @@
-"""The losses of the paper as pure functions of (logits, labels).
+"""The losses of the methods as pure functions of (logits, labels).
 
 Shapes: `logits` is (n, classes), `labels` is (n,) of integers; every function returns a scalar with a graph.
 Ranking losses are computed in at least float32 whatever comes in, and have finite gradients everywhere:
@@ -106,6 +106,16 @@ def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor
     """Eq. (3): (1/n) Σ 1(masked in) H(label, softmax(logits)). The divisor is n, not the number masked in."""
     cost = F.cross_entropy(logits, labels, reduction="none")
     return (cost * mask).sum() / max(len(labels), 1)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """(1/n) Σ H(t, softmax(logits)) for targets (n, classes) that are distributions themselves."""
+    return -(targets * logits.log_softmax(1)).sum(1).mean()
+
+
+def brier(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over rows and classes of (softmax(logits) - t)², for targets (n, classes)."""
+    return (logits.softmax(1) - targets).square().mean()
 
 
 def _ranking_rows(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:

@@ -13,6 +13,11 @@ def ema_decay(decay: float, step: int) -> float:
     return min(decay, (1 + step) / (10 + step))
 
 
+def linear_ramp(step: int, steps: int, fraction: float) -> float:
+    """From 0 to 1 in a straight line over the first fraction of training, then 1."""
+    return min(1.0, step / (fraction * steps)) if fraction > 0 else 1.0
+
+
 def batchnorm_momentum(steps: int) -> float:
     """A BatchNorm momentum that looks back over the same share of any run.
 

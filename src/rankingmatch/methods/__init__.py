@@ -6,6 +6,7 @@ from typing import Any
 
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods.fixmatch import FixMatch
+from rankingmatch.methods.mixmatch import MixMatch
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.rankingmatch import RankingMatch
 from rankingmatch.methods.supervised import Supervised
@@ -46,6 +47,14 @@ def _ranking(variant: str, loss: str, note: str = "") -> Entry:
 
 METHODS: dict[str, Entry] = {
     "supervised": Entry(Supervised, "weak", note="the floor"),
+    "mixmatch": Entry(
+        MixMatch,
+        "weak",
+        "sharpening",
+        note="squared L2 loss for unlabeled data",
+        reference="Berthelot 2019",
+        preset={"mu": 1},
+    ),
     "fixmatch-ra": Entry(
         FixMatch,
         "weak, strong",

@@ -15,6 +15,26 @@ def unlabeled_weight(default: float = 1.0) -> Any:
     return option(default, "λ_u: weight of the unlabeled loss.", interval="[0, inf)")
 
 
+def ramp(default: float = 0.125) -> Any:
+    """Share of training over which λ_u rises."""
+    return option(default, "Share of training over which λ_u rises from 0 to its value.", interval="[0, 1]")
+
+
+def guesses(default: int = 2) -> Any:
+    """K."""
+    return option(default, "K: views of an unlabeled image that share one guessed label.", interval="[1, 64]")
+
+
+def sharpening(default: float = 0.5) -> Any:
+    """T of guessed labels."""
+    return option(default, "T: temperature that sharpens guessed labels; 1 leaves them alone.", interval="(0, inf)")
+
+
+def alpha(default: float = 0.75) -> Any:
+    """α of MixUp."""
+    return option(default, "α: MixUp's shares are drawn from Beta(α, α).", interval="(0, inf)")
+
+
 def weak_pass(default: str = "joint") -> Any:
     """How the weak views go through the network."""
     return option(

@@ -1,5 +1,7 @@
 """How views go through the network."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import torch
@@ -34,6 +36,46 @@ def view_outputs(model: nn.Module, labeled: Tensor, weak: Tensor, strong: Tensor
     if weak_pass == "joint":
         weak_logits = logits[2].detach()
     return ViewOutputs(Output(logits[0], features[0]), weak_logits, Output(logits[1], features[1]))
+
+
+@torch.no_grad()
+def mean_probabilities(model: nn.Module, views: Sequence[Tensor]) -> Tensor:
+    """(n, classes) mean of softmax over several views of the same n images.
+
+    There is no graph, and BatchNorm normalises by the batch without keeping its statistics.
+    """
+    with running_statistics_kept(model):
+        logits = model(torch.cat(list(views))).logits
+    probabilities: Tensor = logits.softmax(1).unflatten(0, (len(views), -1)).mean(0)
+    return probabilities
+
+
+def interleaved_logits(model: nn.Module, images: Tensor, parts: int) -> Tensor:
+    """Logits of a pool that goes through the network in several batches, each with every `parts`-th row.
+
+    If the pool has the labeled rows first and the unlabeled ones after them, every batch has its share of both. Each is
+    normalised by its own statistics; only the first one's reach BatchNorm's running statistics.
+    """
+    logits = [model(images[::parts]).logits]
+    with running_statistics_kept(model):
+        logits += [model(images[part::parts]).logits for part in range(1, parts)]
+    rows = torch.arange(len(images), device=images.device)
+    order = torch.cat([rows[part::parts] for part in range(parts)])
+    return torch.cat(logits)[order.argsort()]
+
+
+@contextmanager
+def running_statistics_kept(model: nn.Module) -> Iterator[None]:
+    """Inside, BatchNorm goes on normalising by the batch while training, but its running statistics stay."""
+    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    tracking = [norm.track_running_stats for norm in norms]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm, tracked in zip(norms, tracking, strict=True):
+            norm.track_running_stats = tracked
 
 
 @torch.no_grad()

@@ -1,7 +1,6 @@
 """What a method is: a small module that turns a batch of views into losses."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -61,11 +60,18 @@ class Method(nn.Module):
     `prepare`: a checkpoint then has it by itself.
     """
 
-    labeled_views: ClassVar[tuple[str, ...]] = ("weak",)
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong")
-
     def __post_init__(self) -> None:
         super().__init__()
+
+    @property
+    def labeled_views(self) -> tuple[str, ...]:
+        """The views of labeled images that it wants. Overridden by a class variable, or by a property."""
+        return ("weak",)
+
+    @property
+    def unlabeled_views(self) -> tuple[str, ...]:
+        """The views of unlabeled images that it wants; a property where a hyper-parameter decides them."""
+        return ("weak", "strong")
 
     def prepare(self, task: Task) -> None:
         """Make buffers and heads, now that the sizes are known."""

@@ -9,3 +9,9 @@ def pseudo_label(logits: Tensor, threshold: float) -> PseudoLabels:
     """argmax of softmax(q), confident where its probability is at least τ."""
     probability, label = logits.softmax(1).max(1)
     return PseudoLabels(label, probability >= threshold)
+
+
+def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
+    """p^(1/T) / Σ p^(1/T) of each row."""
+    # As a softmax of logarithms it has neither under- nor overflow; ln 0 = -∞ gives back 0.
+    return (probabilities.log() / temperature).softmax(1)

@@ -9,6 +9,7 @@ from rankingmatch.methods.fixmatch import FixMatch
 from rankingmatch.methods.mixmatch import MixMatch
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.rankingmatch import RankingMatch
+from rankingmatch.methods.realmix import RealMix
 from rankingmatch.methods.supervised import Supervised
 from rankingmatch.options import Option, imported, options_of, validate
 
@@ -53,6 +54,14 @@ METHODS: dict[str, Entry] = {
         "sharpening",
         note="squared L2 loss for unlabeled data",
         reference="Berthelot 2019",
+        preset={"mu": 1},
+    ),
+    "realmix": Entry(
+        RealMix,
+        "weak, strong",
+        "sharpening, threshold",
+        note="training signal annealing (TSA)",
+        reference="Nair 2019",
         preset={"mu": 1},
     ),
     "fixmatch-ra": Entry(

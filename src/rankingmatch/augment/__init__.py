@@ -11,19 +11,21 @@
 PIL is the reference: point operations, filters, rotation and shear equal its results bit for bit.
 """
 
+from rankingmatch.augment.ctaugment import CTADraw, CTAugment
 from rankingmatch.augment.operations import OPERATIONS, Operation, apply_operations
 from rankingmatch.augment.policies import (
     Policy,
     RandAugment,
-    ViewSettings,
     Weak,
     augmented,
     cutout,
-    view_policies,
 )
+from rankingmatch.augment.views import ViewSettings, view_policies
 
 __all__ = [
     "OPERATIONS",
+    "CTADraw",
+    "CTAugment",
     "Operation",
     "Policy",
     "RandAugment",

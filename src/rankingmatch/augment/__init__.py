@@ -12,6 +12,7 @@ PIL is the reference: point operations, filters, rotation and shear equal its re
 """
 
 from rankingmatch.augment.ctaugment import CTADraw, CTAugment
+from rankingmatch.augment.geometry import quarter_turns
 from rankingmatch.augment.operations import OPERATIONS, Operation, apply_operations
 from rankingmatch.augment.policies import (
     Policy,
@@ -34,5 +35,6 @@ __all__ = [
     "apply_operations",
     "augmented",
     "cutout",
+    "quarter_turns",
     "view_policies",
 ]

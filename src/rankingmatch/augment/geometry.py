@@ -35,6 +35,16 @@ def affine(images: Tensor, matrix: Tensor, fill: int = 0) -> Tensor:
     return _gather(images, index).masked_fill_(outside[:, None], fill)
 
 
+def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
+    """Images turned counter-clockwise by `turns` (n,) times 90°, 0 to 3, on the CPU; oblong ones by 0 or 2 only."""
+    result = images.clone()
+    for number in (1, 2, 3):
+        rows = (turns == number).nonzero().squeeze(1).to(images.device)
+        if len(rows):
+            result[rows] = images[rows].rot90(number, (2, 3))
+    return result
+
+
 def rescale(images: Tensor, ratio: Tensor) -> Tensor:
     """The middle of each image, `ratio` of its sides, enlarged to the whole; each pixel is the nearest."""
     height, width = images.shape[2:]

@@ -10,6 +10,7 @@ from rankingmatch.methods.mixmatch import MixMatch
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.rankingmatch import RankingMatch
 from rankingmatch.methods.realmix import RealMix
+from rankingmatch.methods.remixmatch import ReMixMatch
 from rankingmatch.methods.supervised import Supervised
 from rankingmatch.options import Option, imported, options_of, validate
 
@@ -63,6 +64,14 @@ METHODS: dict[str, Entry] = {
         note="training signal annealing (TSA)",
         reference="Nair 2019",
         preset={"mu": 1},
+    ),
+    "remixmatch": Entry(
+        ReMixMatch,
+        "weak, strong",
+        "sharpening",
+        note="rotation loss",
+        reference="Berthelot 2020",
+        preset={"mu": 1, "strong": "ctaugment"},
     ),
     "fixmatch-ra": Entry(
         FixMatch,

@@ -1,9 +1,10 @@
-"""The fourteen operations as PIL does them, image by image: the oracle of the batched ones."""
+"""The operations as PIL does them, image by image: the oracle of the batched ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from torch import Tensor
 
 from real_images import from_pil, to_pil
@@ -31,6 +32,38 @@ PIL_OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
 }
 
 
-def by_pil(name: str, images: Tensor, magnitudes: Tensor) -> Tensor:
-    operation = PIL_OPERATIONS[name]
+def zoomed(image: Image.Image, ratio: float) -> Image.Image:
+    return affine(ratio, 0, (1 - ratio) * image.width / 2, 0, ratio, (1 - ratio) * image.height / 2)(image)
+
+
+# Those of CTAugment that are different or new.
+PIL_CTA_OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
+    **PIL_OPERATIONS,
+    "autocontrast": lambda image, v: Image.blend(image, ImageOps.autocontrast(image), v),
+    "equalize": lambda image, v: Image.blend(image, ImageOps.equalize(image), v),
+    "invert": lambda image, v: Image.blend(image, ImageOps.invert(image), v),
+    "blur": lambda image, v: Image.blend(image, image.filter(ImageFilter.BLUR), v),
+    "smooth": lambda image, v: Image.blend(image, image.filter(ImageFilter.SMOOTH), v),
+    "rescale": zoomed,
+    "cutout": lambda image, _: image,
+}
+
+
+def by_pil(
+    name: str,
+    images: Tensor,
+    magnitudes: Tensor,
+    operations: Mapping[str, Callable[[Image.Image, float], Image.Image]] = PIL_OPERATIONS,
+) -> Tensor:
+    operation = operations[name]
     return torch.stack([from_pil(operation(to_pil(i), v)) for i, v in zip(images, magnitudes.tolist(), strict=True)])
+
+
+def weak_by_pil(image: Tensor, dy: int, dx: int, flipped: bool, padding: int) -> Tensor:
+    pixels = image.permute(1, 2, 0).numpy()
+    if flipped:
+        pixels = np.array(ImageOps.mirror(Image.fromarray(pixels)))
+    padded = np.pad(pixels, ((padding, padding), (padding, padding), (0, 0)), mode="reflect")
+    top, left = padding + dy, padding + dx
+    cropped = padded[top : top + image.shape[1], left : left + image.shape[2]]
+    return torch.from_numpy(cropped.copy()).permute(2, 0, 1)

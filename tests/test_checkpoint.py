@@ -20,7 +20,7 @@ from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.state import State, initial_state
 from rankingmatch.train import train
-from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split, tiny_state
 
 CARD = ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8)
 
@@ -29,7 +29,7 @@ def checkpointed(directory: Path, steps: int = 5) -> State:
     """A state after some steps, with a checkpoint of each."""
     split, settings = tiny_split(), tiny_settings(steps=steps)
     state = tiny_state(split, settings)
-    for _ in train(state, split, VIEWS, settings):
+    for _ in train(state, split, settings):
         save_checkpoint(directory, state)
     return state
 
@@ -77,7 +77,9 @@ def test_without_a_usable_checkpoint_the_state_is_as_new(tmp_path: Path) -> None
 def test_a_checkpoint_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     checkpointed(tmp_path)
     settings = tiny_settings()
-    other = initial_state(tiny_split(), make_method("supervised", {}), NetworkSettings("wrn-10-2"), settings, CPU)
+    other = initial_state(
+        tiny_split(), make_method("supervised", {}), NetworkSettings("wrn-10-2"), VIEW_SETTINGS, settings, CPU
+    )
     before = {key: value.clone() for key, value in other.objective.state_dict().items()}
     with pytest.raises(RunError, match=r"no checkpoint in .* can be used"):
         restore_latest(tmp_path, other)
@@ -88,8 +90,10 @@ def test_a_checkpoint_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
 def test_a_network_with_tied_weights_is_saved_and_restored(tmp_path: Path) -> None:
     split, settings = tiny_split(), tiny_settings(steps=2)
     network = NetworkSettings("own_network:tied_network")
-    state, fresh = (initial_state(split, make_method("supervised", {}), network, settings, CPU) for _ in range(2))
-    list(train(state, split, VIEWS, settings))
+    state, fresh = (
+        initial_state(split, make_method("supervised", {}), network, VIEW_SETTINGS, settings, CPU) for _ in range(2)
+    )
+    list(train(state, split, settings))
     save_checkpoint(tmp_path, state)
     assert restore_latest(tmp_path, fresh)
     expected = state.objective.state_dict()

@@ -21,8 +21,10 @@ from rankingmatch.losses import (
     brier,
     contrastive,
     l2_normalized,
+    masked_brier,
     masked_cross_entropy,
     soft_cross_entropy,
+    tsa_soft_cross_entropy,
 )
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -241,3 +243,25 @@ def test_losses_towards_distributions_have_finite_gradients_for_extreme_logits(l
     assert value.isfinite()
     assert rows.grad is not None
     assert rows.grad.isfinite().all()
+
+
+def test_masked_brier_divides_by_all_rows() -> None:
+    rows, targets = random_rows(4, 3)[0], random_rows(4, 3, seed=9)[0].softmax(1)
+    pairs = zip(rows.tolist(), targets.tolist(), strict=True)
+    terms = [naive.squared_error(row, target) for row, target in pairs]
+    value = masked_brier(rows, targets, torch.tensor([True, False, False, True]))
+    assert value.item() == pytest.approx((terms[0] + terms[3]) / 4)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.4, 1.0])
+def test_annealed_cross_entropy_leaves_out_what_is_known_too_well(threshold: float) -> None:
+    rows, labels = random_rows(9, 3)
+    targets = random_rows(9, 3, seed=9)[0].softmax(1)
+    terms = [
+        naive.soft_cross_entropy(row, target)
+        for row, target, label in zip(rows.tolist(), targets.tolist(), labels.tolist(), strict=True)
+        if naive.softmax(row)[label] <= threshold
+    ]
+    value = tsa_soft_cross_entropy(rows, targets, labels, threshold)
+    assert value.item() == pytest.approx(sum(terms) / len(terms) if terms else 0.0)
+    assert len(terms) == {0.0: 0, 0.2: 5, 0.4: 8, 1.0: 9}[threshold]

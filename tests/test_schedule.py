@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rankingmatch.schedule import batchnorm_momentum, cosine, ema_decay, linear_ramp
+from rankingmatch.schedule import batchnorm_momentum, cosine, ema_decay, linear_ramp, tsa_threshold
 
 
 def test_cosine_starts_at_the_base_and_ends_at_seven_sixteenths_of_a_half_turn() -> None:
@@ -31,3 +31,15 @@ def test_a_ramp_rises_in_a_straight_line(step: int, fraction: float, value: floa
 
 def test_no_ramp_is_one_from_the_start() -> None:
     assert linear_ramp(0, 100, 0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "middle", "end"),
+    [
+        ("linear", 0.25, 0.625, 1.0),
+        ("exp", 0.25 + 0.75 * math.exp(-5), 0.25 + 0.75 * math.exp(-2.5), 1.0),
+        ("log", 0.25, 0.25 + 0.75 * (1 - math.exp(-2.5)), 0.25 + 0.75 * (1 - math.exp(-5))),
+    ],
+)
+def test_the_annealing_threshold_rises_from_chance(kind: str, start: float, middle: float, end: float) -> None:
+    assert [tsa_threshold(kind, step, 10, 4) for step in (0, 5, 10)] == pytest.approx([start, middle, end])

@@ -9,14 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.batches import make_batch
+from rankingmatch.augment import CTAugment, Weak, view_policies
+from rankingmatch.batches import Probe, make_batch, make_probes
 from rankingmatch.errors import DataError, DivergedError
 from rankingmatch.methods import Batch, Context, Losses, Method, make_method
-from rankingmatch.networks import NetworkSettings
+from rankingmatch.networks import NetworkSettings, Output
 from rankingmatch.schedule import cosine
 from rankingmatch.state import TrainSettings, initial_state, make_optimizer
-from rankingmatch.train import train, training_step, update_ema
-from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+from rankingmatch.train import learn_from_probe, train, training_step, update_ema
+from tiny import CPU, VIEW_SETTINGS, VIEWS, tiny_settings, tiny_split, tiny_state
 
 
 @pytest.mark.parametrize(
@@ -74,12 +75,12 @@ class Quadratic(Method):
 def test_steps_are_nesterov_sgd_with_cosine_decay_followed_by_ema() -> None:
     split = tiny_split()
     settings = tiny_settings(steps=5, weight_decay=0.0, momentum=0.9)
-    state = initial_state(split, Quadratic(), NetworkSettings("wrn-10-1"), settings, CPU)
+    state = initial_state(split, Quadratic(), NetworkSettings("wrn-10-1"), VIEW_SETTINGS, settings, CPU)
     head: Tensor = state.model.backbone.head.weight.detach()  # type: ignore[union-attr, operator]
     weight = average = float(head[0, 0])
     velocity = 0.0
     for step in range(5):
-        batch, _ = make_batch(split, state.objective.method, VIEWS, settings, step, CPU)
+        batch, _ = make_batch(split, state.objective.method, state.views, settings, step, CPU)
         training_step(state, batch, settings)
         gradient = weight
         velocity = 0.9 * velocity + gradient
@@ -117,8 +118,10 @@ def test_the_networks_own_randomness_depends_on_seed_and_step_too() -> None:
 
     def weights(disturb: bool) -> torch.Tensor:
         method = make_method("fixmatch-ra", {})
-        state = initial_state(split, method, NetworkSettings("own_network:linear_network"), settings, CPU)
-        for _ in train(state, split, VIEWS, settings):
+        state = initial_state(
+            split, method, NetworkSettings("own_network:linear_network"), VIEW_SETTINGS, settings, CPU
+        )
+        for _ in train(state, split, settings):
             if disturb:
                 torch.rand(3)
         return torch.cat([p.flatten() for p in state.model.parameters()])
@@ -131,14 +134,14 @@ def test_training_leaves_the_callers_random_state_alone() -> None:
     torch.manual_seed(11)
     expected = torch.rand(1)
     torch.manual_seed(11)
-    list(train(tiny_state(split, settings), split, VIEWS, settings))
+    list(train(tiny_state(split, settings), split, settings))
     assert torch.equal(torch.rand(1), expected)
 
 
 def test_records_come_after_every_step_with_metrics_and_evaluations_when_due() -> None:
     split, settings = tiny_split(), tiny_settings(steps=7)
     state = tiny_state(split, settings)
-    records = list(train(state, split, VIEWS, settings))
+    records = list(train(state, split, settings))
     assert [r.step for r in records] == [1, 2, 3, 4, 5, 6, 7]
     assert [r.step for r in records if r.metrics] == [2, 3, 4, 6, 7]
     assert [r.step for r in records if r.evaluation] == [3, 6, 7]
@@ -157,7 +160,7 @@ def test_metrics_average_the_steps_since_the_last_log() -> None:
     for step in range(2):
         batch, _ = make_batch(split, by_hand.objective.method, VIEWS, settings, step, CPU)
         totals.append(float(training_step(by_hand, batch, settings).total.detach()))
-    (record,) = [r for r in train(tiny_state(split, settings), split, VIEWS, settings) if r.metrics]
+    (record,) = [r for r in train(tiny_state(split, settings), split, settings) if r.metrics]
     assert record.metrics is not None
     assert record.metrics.losses["total"] == pytest.approx(sum(totals) / 2)
 
@@ -182,15 +185,15 @@ def test_share_and_purity_of_pseudo_labels_are_measured_where_truth_is_known() -
     truth = split.truth.copy()
     truth[split.unlabeled_rows[::2]] = -1
     split = replace(split, truth=truth)
-    state = initial_state(split, Oracle(), NetworkSettings("wrn-10-1"), settings, CPU)
+    state = initial_state(split, Oracle(), NetworkSettings("wrn-10-1"), VIEW_SETTINGS, settings, CPU)
     confident, right, known = 0, 0, 0
     for step in range(2):
-        _, batch_truth = make_batch(split, state.objective.method, VIEWS, settings, step, CPU)
+        _, batch_truth = make_batch(split, state.objective.method, state.views, settings, step, CPU)
         first_half = batch_truth[:6]
         confident += 6
         known += int((first_half >= 0).sum())
         right += int((first_half == 0).sum())
-    (record,) = [r for r in train(state, split, VIEWS, settings) if r.metrics]
+    (record,) = [r for r in train(state, split, settings) if r.metrics]
     assert record.metrics is not None
     assert record.metrics.confident == pytest.approx(confident / 24)
     assert record.metrics.purity == pytest.approx(right / known)
@@ -214,9 +217,9 @@ class DivergesAt(Method):
 @pytest.mark.parametrize("bad_step", [0, 4, 5])
 def test_a_non_finite_loss_stops_training_and_names_step_and_part(bad_step: int) -> None:
     split, settings = tiny_split(), tiny_settings(steps=12, log_every=4, evaluate_every=12)
-    state = initial_state(split, DivergesAt(bad_step), NetworkSettings("wrn-10-1"), settings, CPU)
+    state = initial_state(split, DivergesAt(bad_step), NetworkSettings("wrn-10-1"), VIEW_SETTINGS, settings, CPU)
     with pytest.raises(DivergedError, match=f"'sick' became non-finite at step {bad_step}"):
-        list(train(state, split, VIEWS, settings))
+        list(train(state, split, settings))
 
 
 def test_a_state_whose_weights_are_not_finite_is_refused() -> None:
@@ -239,7 +242,7 @@ def test_the_best_validation_error_is_remembered() -> None:
     split, settings = tiny_split(), tiny_settings(steps=9)
     state = tiny_state(split, settings)
     best: Any = None
-    for record in train(state, split, VIEWS, settings):
+    for record in train(state, split, settings):
         if record.evaluation:
             error = record.evaluation.validation_error
             assert error is not None
@@ -251,7 +254,9 @@ def test_the_best_validation_error_is_remembered() -> None:
 def test_batchnorm_momentum_follows_the_length_of_the_run_or_the_setting() -> None:
     def momentum(steps: int, setting: float | None) -> set[float]:
         network = NetworkSettings("wrn-10-1", setting)
-        state = initial_state(tiny_split(), make_method("supervised", {}), network, tiny_settings(steps), CPU)
+        state = initial_state(
+            tiny_split(), make_method("supervised", {}), network, VIEW_SETTINGS, tiny_settings(steps), CPU
+        )
         return {m.momentum for m in state.model.modules() if isinstance(m, nn.BatchNorm2d) and m.momentum}
 
     assert momentum(100, None) == {0.1}
@@ -264,3 +269,74 @@ def test_batchnorm_statistics_start_untouched() -> None:
     norms = [m for m in state.model.modules() if isinstance(m, nn.BatchNorm2d)]
     assert all(int(m.num_batches_tracked) == 0 for m in norms)  # type: ignore[arg-type]
     assert all(np.array_equal(m.running_mean.numpy(), np.zeros(m.num_features)) for m in norms)  # type: ignore[union-attr]
+
+
+# --- views that learn ---------------------------------------------------------------------------------------
+
+
+class Known(nn.Module):
+    """A model whose logits are known."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, images: Tensor) -> Output:
+        return Output(self.logits, self.logits)
+
+
+def test_a_probe_scores_its_policy_by_the_distance_to_the_label() -> None:
+    split, settings = tiny_split(), tiny_settings()
+    policy = CTAugment(Weak(padding=1), operations=1)
+    (probe,) = make_probes(split, make_method("fixmatch-cta", {}), {"weak": Weak(), "strong": policy}, settings, 0, CPU)
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    learn_from_probe(probe, Known(logits))
+    expected = CTAugment(operations=1)
+    proximities = []
+    for row, label in zip(logits.softmax(1).tolist(), probe.labels.tolist(), strict=True):
+        proximities.append(1 - sum(abs(p - (c == label)) for c, p in enumerate(row)) / 2)
+    expected.learn(probe.draw, torch.tensor(proximities, dtype=torch.float64))
+    torch.testing.assert_close(policy.rates, expected.rates)
+    assert (policy.rates != 1).sum() > 0
+
+
+def test_probes_are_the_labeled_images_of_the_step_and_depend_on_seed_and_step_alone() -> None:
+    split, method = tiny_split(), make_method("fixmatch-cta", {})
+    views = view_policies(replace(VIEW_SETTINGS, strong="ctaugment"))
+
+    def probe(seed: int, step: int) -> Probe:
+        (made,) = make_probes(split, method, views, tiny_settings(seed=seed), step, CPU)
+        return made
+
+    assert torch.equal(probe(0, 3).images, probe(0, 3).images)
+    assert not torch.equal(probe(0, 3).images, probe(0, 4).images)
+    assert not torch.equal(probe(0, 3).images, probe(1, 3).images)
+    batch, _ = make_batch(split, method, views, tiny_settings(), 3, CPU)
+    assert torch.equal(probe(0, 3).labels, batch.labels)
+
+
+def test_nothing_is_probed_for_views_that_do_not_learn_or_are_not_used() -> None:
+    split, settings = tiny_split(), tiny_settings()
+    learning = view_policies(replace(VIEW_SETTINGS, strong="ctaugment"))
+    assert make_probes(split, make_method("fixmatch-ra", {}), VIEWS, settings, 0, CPU) == []
+    assert make_probes(split, make_method("supervised", {}), learning, settings, 0, CPU) == []
+
+
+@pytest.mark.parametrize("name", ["rankingmatch-bm", "fixmatch-ra", "realmix"])
+def test_every_method_with_strong_views_can_learn_them(name: str) -> None:
+    split, settings = tiny_split(), tiny_settings(steps=4)
+    learning = replace(VIEW_SETTINGS, strong="ctaugment")
+    network = NetworkSettings("wrn-10-1")
+    states = [initial_state(split, make_method(name, {}), network, learning, settings, CPU) for _ in range(2)]
+    rates = []
+    for state in states:
+        list(train(state, split, settings))
+        strong = state.views["strong"]
+        assert isinstance(strong, CTAugment)
+        rates.append(strong.rates)
+    assert torch.equal(rates[0], rates[1])
+    used = int((rates[0] < 1).sum())
+    assert 4 < used <= 4 * 6 * 2
+    other = tiny_state(split, settings, name)
+    list(train(other, split, settings))
+    assert not torch.equal(other.model.backbone.head.weight, states[0].model.backbone.head.weight)  # type: ignore[union-attr, arg-type]

@@ -1,15 +1,18 @@
 """A small problem on which everything runs in moments."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.data import Dataset, Images, Split, assemble_split
-from rankingmatch.methods import make_method
+from rankingmatch.methods import entry, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.state import State, TrainSettings, initial_state
 
-VIEWS: dict[str, Policy] = view_policies(ViewSettings(flip=False, padding=1, cutout=2))
+VIEW_SETTINGS = ViewSettings(flip=False, padding=1, cutout=2)
+VIEWS: dict[str, Policy] = view_policies(VIEW_SETTINGS)
 CPU = torch.device("cpu")
 
 
@@ -40,4 +43,6 @@ def tiny_settings(steps: int = 6, seed: int = 0, batch_size: int = 6, **others: 
 def tiny_state(
     split: Split, settings: TrainSettings, method: str = "rankingmatch-bm", **hyperparameters: object
 ) -> State:
-    return initial_state(split, make_method(method, hyperparameters), NetworkSettings("wrn-10-1"), settings, CPU)
+    views = replace(VIEW_SETTINGS, strong=entry(method).preset.get("strong", "randaugment"))
+    made = make_method(method, hyperparameters)
+    return initial_state(split, made, NetworkSettings("wrn-10-1"), views, settings, CPU)

@@ -1,10 +1,12 @@
-"""The batch of a step, from rows to views: a function of (seed, step)."""
+"""The batch of a step, from rows to views, and the probe of views that learn: functions of (seed, step)."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankingmatch.augment import Policy
+from rankingmatch.augment import CTADraw, CTAugment, Policy
 from rankingmatch.data import Split, rows_of_step
 from rankingmatch.methods import Batch, Method
 from rankingmatch.networks import to_tensor
@@ -35,6 +37,40 @@ def make_batch(
     unlabeled_views = _views(split.images[rows], method.unlabeled_views, views, generator, device)
     batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(place).to(device))
     return batch, torch.from_numpy(split.truth[rows]).to(device)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Labeled images under a policy that wants to know how well they are still recognised."""
+
+    policy: CTAugment
+    draw: CTADraw
+    images: Tensor  # (B, c, h, w) uint8
+    labels: Tensor  # (B,)
+
+
+def make_probes(
+    split: Split,
+    method: Method,
+    views: dict[str, Policy],
+    settings: TrainSettings,
+    step: int,
+    device: torch.device,
+) -> list[Probe]:
+    """The step's labeled images once more, for each view the method uses whose policy learns."""
+    names = sorted({*method.labeled_views, *method.unlabeled_views})
+    learning = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
+    if not learning:
+        return []
+    rows = rows_of_step(split.labeled_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    generator = torch_generator(settings.seed, Purpose.PROBES, step)
+    images, labels = to_tensor(split.images[rows], device), torch.from_numpy(split.labels[rows]).to(device)
+    count, _, height, width = images.shape
+    probes = []
+    for policy in learning:
+        draw = policy.draw_probe(count, height, width, generator)
+        probes.append(Probe(policy, draw, policy.apply_probe(images, draw), labels))
+    return probes
 
 
 def _views(

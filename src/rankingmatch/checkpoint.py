@@ -13,6 +13,7 @@ from safetensors.torch import save as bytes_of_tensors
 from torch import Tensor
 
 from rankingmatch.atomic import write_atomically, write_json
+from rankingmatch.augment import CTAugment
 from rankingmatch.errors import RunError
 from rankingmatch.networks import Classifier, make_classifier
 from rankingmatch.records import Window
@@ -118,9 +119,15 @@ def _tensors(state: State) -> dict[str, Tensor]:
         velocity = state.optimizer.state.get(parameter, {}).get("momentum_buffer")
         if velocity is not None:
             tensors[f"momentum.{name}"] = velocity
+    tensors |= {f"views.{name}.rates": policy.rates for name, policy in _learning(state).items()}
     tensors |= {f"window.sums.{name}": value for name, value in state.window.sums.items()}
     tensors |= {f"window.bad.{name}": value for name, value in state.window.bad.items()}
     return {name: _own_copy(value) for name, value in tensors.items()}
+
+
+def _learning(state: State) -> dict[str, CTAugment]:
+    """The views whose policy learns."""
+    return {name: policy for name, policy in state.views.items() if isinstance(policy, CTAugment)}
 
 
 def _own_copy(value: Tensor) -> Tensor:
@@ -146,9 +153,11 @@ def _read(path: Path, state: State) -> _Saved:
     if not isinstance(about, dict) or hashlib.sha256(content).hexdigest() != about.pop("sha256", None):
         raise ValueError("its checksum does not match")
     tensors = tensors_from_bytes(content)
-    # Momentum and window may be absent at the first steps; weights and averages must be there as they are now.
+    # Momentum and window may be absent at the first steps; weights, averages and rates must be there as they are now.
     for name, value in _tensors(state).items():
-        if name.startswith(("objective.", "ema.")) and (name not in tensors or tensors[name].shape != value.shape):
+        if name.startswith(("objective.", "ema.", "views.")) and (
+            name not in tensors or tensors[name].shape != value.shape
+        ):
             raise ValueError(f"it has no {name} of shape {tuple(value.shape)}; has the network changed?")
     try:
         return _Saved(tensors, **about)
@@ -163,6 +172,8 @@ def _apply(state: State, saved: _Saved) -> None:
 
     state.objective.load_state_dict(under("objective."))
     state.ema.load_state_dict(under("ema."))
+    for name, policy in _learning(state).items():
+        policy.rates = saved.tensors[f"views.{name}.rates"]
     velocities = under("momentum.")
     for name, parameter in state.objective.named_parameters():
         if name in velocities:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from rankingmatch.augment import view_policies
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, DataSettings, Images, Split, benchmark, make_split
 from rankingmatch.methods import make_method
@@ -101,9 +100,10 @@ def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
     settings = replace(
         config.training, batch_size=batch_size, stop_after=MOST_STEPS, evaluate_every=MOST_STEPS + 1, log_every=1
     )
-    state = initial_state(split, make_method(config.method, config.hyperparameters), config.network, settings, device)
+    method = make_method(config.method, config.hyperparameters)
+    state = initial_state(split, method, config.network, config.views, settings, device)
     times: list[float] = []
-    for record in train(state, split, view_policies(config.views), settings):
+    for record in train(state, split, settings):
         times.append(record.step_seconds)
         if sum(times) > ENOUGH_SECONDS:
             break

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from filelock import FileLock
 
-from rankingmatch.augment import view_policies
 from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model
 from rankingmatch.config import Config
 from rankingmatch.data import Split, benchmark, make_split, rows_to_json
-from rankingmatch.errors import DivergedError, unknown_name
+from rankingmatch.errors import DivergedError
 from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
 from rankingmatch.records import Record
@@ -46,10 +45,7 @@ def begin(run: Run, config: Config) -> Job:
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     split = load_split(config)
     method = make_method(config.method, config.hyperparameters)
-    for view in (*method.labeled_views, *method.unlabeled_views):
-        if view not in view_policies(config.views):
-            raise unknown_name("view", view, view_policies(config.views), f" (asked for by {config.method})")
-    state = initial_state(split, method, config.network, config.training, device)
+    state = initial_state(split, method, config.network, config.views, config.training, device)
     is_new = not run.exists()
     if is_new:
         run.create(config)
@@ -80,7 +76,7 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     try:
         if measuring:
             reset_peak_memory(state.device)
-        for record in train(state, split, view_policies(config.views), config.training):
+        for record in train(state, split, config.training):
             if measuring:
                 run.append_step(record.step, record.step_seconds, peak_memory(state.device))
             if record.evaluation:

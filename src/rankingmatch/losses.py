@@ -113,9 +113,26 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return -(targets * logits.log_softmax(1)).sum(1).mean()
 
 
+def tsa_soft_cross_entropy(logits: Tensor, targets: Tensor, labels: Tensor, threshold: float) -> Tensor:
+    """The mean of H(t, softmax(logits)) over rows whose label has at most this probability already; 0 if there is none.
+
+    Training signal annealing: what is known too well is left out until the threshold has risen. Targets (n, classes)
+    may be mixed; `labels` (n,) are the rows' own.
+    """
+    probability = logits.detach().softmax(1).gather(1, labels[:, None]).squeeze(1)
+    kept = probability <= threshold
+    cost = -(targets * logits.log_softmax(1)).sum(1)
+    return (cost * kept).sum() / kept.sum().clamp(min=1)
+
+
 def brier(logits: Tensor, targets: Tensor) -> Tensor:
     """The mean over rows and classes of (softmax(logits) - t)², for targets (n, classes)."""
     return (logits.softmax(1) - targets).square().mean()
+
+
+def masked_brier(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """`brier` with the rows masked out costing nothing. The divisor is n, not the number masked in."""
+    return ((logits.softmax(1) - targets).square().mean(1) * mask).mean()
 
 
 def _ranking_rows(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:

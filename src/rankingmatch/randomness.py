@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     UNLABELED_VIEWS = 5
     METHOD = 6
     NETWORK = 7
+    PROBES = 8
 
 
 def numpy_generator(seed: int, purpose: Purpose, *position: int) -> np.random.Generator:

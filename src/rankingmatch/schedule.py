@@ -18,6 +18,16 @@ def linear_ramp(step: int, steps: int, fraction: float) -> float:
     return min(1.0, step / (fraction * steps)) if fraction > 0 else 1.0
 
 
+def tsa_threshold(kind: str, step: int, steps: int, classes: int) -> float:
+    """Training signal annealing: α (1 - 1/K) + 1/K for K classes, rising from chance to certainty.
+
+    α is t/T ("linear"), e^(5(t/T - 1)) ("exp": late) or 1 - e^(-5t/T) ("log": early).
+    """
+    done = step / steps
+    alpha = {"linear": done, "exp": math.exp(5 * (done - 1)), "log": 1 - math.exp(-5 * done)}[kind]
+    return alpha * (1 - 1 / classes) + 1 / classes
+
+
 def batchnorm_momentum(steps: int) -> float:
     """A BatchNorm momentum that looks back over the same share of any run.
 

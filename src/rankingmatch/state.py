@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.data import Split
-from rankingmatch.errors import ConfigError, DataError, DivergedError
+from rankingmatch.errors import ConfigError, DataError, DivergedError, unknown_name
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
 from rankingmatch.networks import (
     Classifier,
@@ -102,6 +103,7 @@ class State:
     objective: Objective
     ema: Classifier
     optimizer: torch.optim.SGD
+    views: dict[str, Policy]  # one that learns has rates
     device: torch.device
     step: int = 0
     seconds: float = 0.0
@@ -126,7 +128,12 @@ class State:
 
 
 def initial_state(
-    split: Split, method: Method, network: NetworkSettings, settings: TrainSettings, device: torch.device
+    split: Split,
+    method: Method,
+    network: NetworkSettings,
+    views: ViewSettings,
+    settings: TrainSettings,
+    device: torch.device,
 ) -> State:
     """The state before the first step: a function of the settings and the seed."""
     if method.unlabeled_views and len(split.unlabeled_rows) == 0:
@@ -134,6 +141,10 @@ def initial_state(
             f"{type(method).__name__} needs unlabeled images and there are none; add some, lower --labels, "
             "or use --method supervised"
         )
+    policies = view_policies(views)
+    for view in (*method.labeled_views, *method.unlabeled_views):
+        if view not in policies:
+            raise unknown_name("view", view, policies, f" (asked for by {type(method).__name__})")
     classes = len(split.classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
@@ -147,7 +158,7 @@ def initial_state(
     set_batchnorm_momentum(model, network.batchnorm_momentum or batchnorm_momentum(settings.total_steps))
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
-    return State(objective, ema, make_optimizer(objective, settings), device)
+    return State(objective, ema, make_optimizer(objective, settings), policies, device)
 
 
 def _feature_width(model: Classifier, name: str, split: Split) -> int:

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rankingmatch.augment import Policy
-from rankingmatch.batches import make_batch
+from rankingmatch.batches import Probe, make_batch, make_probes
 from rankingmatch.data import Images, Split
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.metrics import confusion_matrix, error_rate
@@ -47,7 +46,16 @@ def update_ema(ema: nn.Module, model: nn.Module, decay: float) -> None:
         mine.copy_(new)
 
 
-def train(state: State, split: Split, views: dict[str, Policy], settings: TrainSettings) -> Iterator[Record]:
+@torch.no_grad()
+def learn_from_probe(probe: Probe, ema: nn.Module) -> None:
+    """Tell a policy how well the EMA model still knows labeled images under it."""
+    probabilities = ema(probe.images).logits.softmax(1)
+    # Proximity 1 - ½ Σ|p - onehot|: whatever the label lacks, the others have, so it is the label's probability.
+    proximity = probabilities.gather(1, probe.labels[:, None]).squeeze(1)
+    probe.policy.learn(probe.draw, proximity.cpu())
+
+
+def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Record]:
     """Train from where the state stands to the end; after each step, yield a Record.
 
     Between two records the state is whole: the caller may save it, stop, and go on later from the saved state to
@@ -59,8 +67,11 @@ def train(state: State, split: Split, views: dict[str, Policy], settings: TrainS
     last = time.perf_counter()
     while state.step < steps:
         step, step_started = state.step, time.perf_counter()
-        batch, truth = make_batch(split, method, views, settings, step, state.device)
+        batch, truth = make_batch(split, method, state.views, settings, step, state.device)
+        probes = make_probes(split, method, state.views, settings, step, state.device)
         losses = training_step(state, batch, settings)
+        for probe in probes:
+            learn_from_probe(probe, state.ema)
         state.window.add(step, pseudo_label_counts(losses, truth), {**losses.parts, "total": losses.total})
         state.seconds = seconds_before + time.perf_counter() - started
         evaluating = state.step % settings.evaluation_interval == 0 or state.step == steps

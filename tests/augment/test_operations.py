@@ -5,7 +5,7 @@ import torch
 from PIL import ImageFilter
 
 from pil_reference import PIL_OPERATIONS, by_pil
-from rankingmatch.augment import OPERATIONS, apply_operations
+from rankingmatch.augment import OPERATIONS, apply_operations, quarter_turns
 from rankingmatch.augment.filters import smooth
 from rankingmatch.augment.operations import NAMES
 from real_images import from_pil, photographs, to_pil
@@ -86,3 +86,16 @@ def test_the_input_is_left_alone() -> None:
     images = photographs().clone()
     apply_operations(images, torch.arange(24) % 14, torch.full((24,), 0.7, dtype=torch.float64))
     assert torch.equal(images, photographs())
+
+
+def test_quarter_turns_equal_pil() -> None:
+    images = photographs()
+    turns = torch.arange(len(images)) % 4
+    expected = [from_pil(to_pil(image).rotate(90 * turn)) for image, turn in zip(images, turns.tolist(), strict=True)]
+    assert torch.equal(quarter_turns(images, turns), torch.stack(expected))
+
+
+def test_half_turns_of_oblong_images_equal_pil() -> None:
+    images = photographs()[:, :, :20, :]
+    expected = torch.stack([from_pil(to_pil(image).rotate(180)) for image in images])
+    assert torch.equal(quarter_turns(images, torch.full((len(images),), 2)), expected)

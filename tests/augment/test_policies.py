@@ -1,12 +1,10 @@
 """Weak and strong views against per-image PIL pipelines, and what their draws look like."""
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 
-from pil_reference import by_pil
+from pil_reference import by_pil, weak_by_pil
 from rankingmatch.augment import RandAugment, ViewSettings, Weak, augmented, cutout, view_policies
 from rankingmatch.augment.operations import IDENTITY, NAMES, OPERATIONS
 from rankingmatch.augment.policies import StrongDraw, WeakDraw
@@ -15,16 +13,6 @@ from real_images import from_pil, photographs, to_pil
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def weak_by_pil(image: Tensor, dy: int, dx: int, flipped: bool, padding: int) -> Tensor:
-    pixels = image.permute(1, 2, 0).numpy()
-    if flipped:
-        pixels = np.array(ImageOps.mirror(Image.fromarray(pixels)))
-    padded = np.pad(pixels, ((padding, padding), (padding, padding), (0, 0)), mode="reflect")
-    top, left = padding + dy, padding + dx
-    cropped = padded[top : top + image.shape[1], left : left + image.shape[2]]
-    return torch.from_numpy(cropped.copy()).permute(2, 0, 1)
 
 
 @pytest.mark.parametrize("padding", [0, 4, 12])

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 import naive
+from rankingmatch.augment import CTAugment
 from rankingmatch.batches import make_batch
 from rankingmatch.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.data import Split
 from rankingmatch.methods import METHODS, Batch, Context, Losses, Task, make_method
 from rankingmatch.networks import Output
 from rankingmatch.train import train, training_step
-from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -94,6 +95,7 @@ def naive_contrastive(rows: naive.Rows, labels: list[int]) -> float:
 ORACLES: dict[str, Callable[..., float]] = {
     "supervised": naive_supervised,
     "fixmatch-ra": naive_fixmatch,
+    "fixmatch-cta": naive_fixmatch,
     "rankingmatch-bm": naive_ranking(naive_mean),
     "rankingmatch-ct": naive_ranking(naive_contrastive),
     "rankingmatch-bh": naive_ranking(naive_hard),
@@ -189,7 +191,7 @@ def run_steps(split: Split, name: str, seed: int = 0, **hyperparameters: object)
     """Train a few steps; every loss on the way must be finite. Returns the final state."""
     settings = tiny_settings(steps=3, seed=seed)
     state = tiny_state(split, settings, name, **hyperparameters)
-    for record in train(state, split, VIEWS, settings):
+    for record in train(state, split, settings):
         if record.metrics:
             assert all(math.isfinite(value) for value in record.metrics.losses.values())
     return {key: value.clone() for key, value in state.objective.state_dict().items()}
@@ -200,7 +202,7 @@ def test_every_trainable_parameter_gets_a_gradient_and_moves(name: str) -> None:
     split, settings = tiny_split(), tiny_settings()
     state = tiny_state(split, settings, name)
     before = {key: value.clone() for key, value in state.objective.named_parameters()}
-    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    batch, _ = make_batch(split, state.objective.method, state.views, settings, 0, CPU)
     training_step(state, batch, settings)
     for key, parameter in state.objective.named_parameters():
         assert parameter.grad is not None, key
@@ -212,13 +214,19 @@ def test_every_trainable_parameter_gets_a_gradient_and_moves(name: str) -> None:
 def test_resuming_from_a_checkpoint_is_bit_exact(name: str, tmp_path: Any) -> None:
     split, settings = tiny_split(), tiny_settings(steps=7)
     whole = tiny_state(split, settings, name)
-    for record in train(whole, split, VIEWS, settings):
+    for record in train(whole, split, settings):
         if record.step == 3:  # in the middle of a logging window
             save_checkpoint(tmp_path, whole)
     resumed = tiny_state(split, settings, name)
     assert restore_latest(tmp_path, resumed)
-    records = list(train(resumed, split, VIEWS, settings))
+    records = list(train(resumed, split, settings))
     assert [record.step for record in records] == [4, 5, 6, 7]
+    for name, policy in whole.views.items():
+        if isinstance(policy, CTAugment):
+            learned = resumed.views[name]
+            assert isinstance(learned, CTAugment)
+            assert torch.equal(learned.rates, policy.rates)
+            assert (policy.rates < 1).any()
     for mine, theirs in ((whole.objective, resumed.objective), (whole.ema, resumed.ema)):
         expected = mine.state_dict()
         for key, value in theirs.state_dict().items():

@@ -5,7 +5,7 @@ import torch
 
 import naive
 from rankingmatch.methods.mixing import MixDraw, draw_mixup, mixup
-from rankingmatch.methods.targets import sharpen
+from rankingmatch.methods.targets import align_distribution, most_confident, sharpen
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -56,3 +56,22 @@ def test_sharpening_to_the_extreme_stays_a_distribution() -> None:
     sharp = sharpen(torch.full((1, 200), 1 / 200).index_fill(1, torch.tensor([7]), 2 / 200), 1e-3)
     assert sharp[0, 7].item() == pytest.approx(1.0)
     assert sharp.isfinite().all()
+
+
+@pytest.mark.parametrize(("dropped", "kept"), [(0.0, [1, 1, 1, 1]), (0.25, [1, 0, 1, 1]), (0.74, [1, 0, 1, 0])])
+def test_the_least_confident_share_is_dropped(dropped: float, kept: list[int]) -> None:
+    p = torch.tensor([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2], [0.3, 0.7]])
+    assert most_confident(p, dropped).int().tolist() == kept
+
+
+def test_alignment_equals_its_formula() -> None:
+    p, wanted, seen = [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]], [0.5, 0.25, 0.25], [0.2, 0.2, 0.6]
+    aligned = align_distribution(torch.tensor(p), torch.tensor(wanted), torch.tensor(seen))
+    for row, before in zip(aligned.tolist(), p, strict=True):
+        weights = [v * w / s for v, w, s in zip(before, wanted, seen, strict=True)]
+        assert row == pytest.approx([weight / sum(weights) for weight in weights])
+
+
+def test_a_class_never_predicted_does_not_break_the_alignment() -> None:
+    aligned = align_distribution(torch.tensor([[0.0, 1.0]]), torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
+    assert aligned.tolist() == [[0.0, 1.0]]

@@ -11,19 +11,22 @@
 PIL is the reference: point operations, filters, rotation and shear equal its results bit for bit.
 """
 
+from rankingmatch.augment.ctaugment import CTADraw, CTAugment
+from rankingmatch.augment.geometry import quarter_turns
 from rankingmatch.augment.operations import OPERATIONS, Operation, apply_operations
 from rankingmatch.augment.policies import (
     Policy,
     RandAugment,
-    ViewSettings,
     Weak,
     augmented,
     cutout,
-    view_policies,
 )
+from rankingmatch.augment.views import ViewSettings, view_policies
 
 __all__ = [
     "OPERATIONS",
+    "CTADraw",
+    "CTAugment",
     "Operation",
     "Policy",
     "RandAugment",
@@ -32,5 +35,6 @@ __all__ = [
     "apply_operations",
     "augmented",
     "cutout",
+    "quarter_turns",
     "view_policies",
 ]

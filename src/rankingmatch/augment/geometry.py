@@ -35,6 +35,31 @@ def affine(images: Tensor, matrix: Tensor, fill: int = 0) -> Tensor:
     return _gather(images, index).masked_fill_(outside[:, None], fill)
 
 
+def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
+    """Images turned counter-clockwise by `turns` (n,) times 90°, 0 to 3, on the CPU; oblong ones by 0 or 2 only."""
+    result = images.clone()
+    for number in (1, 2, 3):
+        rows = (turns == number).nonzero().squeeze(1).to(images.device)
+        if len(rows):
+            result[rows] = images[rows].rot90(number, (2, 3))
+    return result
+
+
+def rescale(images: Tensor, ratio: Tensor) -> Tensor:
+    """The middle of each image, `ratio` of its sides, enlarged to the whole; each pixel is the nearest."""
+    height, width = images.shape[2:]
+    y = _enlarged(height, ratio).to(images.device)
+    x = _enlarged(width, ratio).to(images.device)
+    return _gather(images, y[:, :, None] * width + x[:, None, :])
+
+
+def _enlarged(length: int, ratio: Tensor) -> Tensor:
+    """(n, length) positions in the middle part of a side."""
+    ratio = ratio.double()[:, None]
+    centre = torch.arange(length, dtype=torch.float64) + 0.5
+    return (ratio * centre + (1 - ratio) * length / 2).floor().long().clamp(0, length - 1)
+
+
 def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
     """(n, 6) matrices that turn images counter-clockwise around their centre."""
     angle = -torch.deg2rad(degrees.double())

@@ -1,6 +1,6 @@
 """The fourteen operations of RandAugment, each over a batch with one magnitude per image."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,12 +34,13 @@ class Operation:
         return tables.look_up(images, result) if self.kind == "table" else result
 
 
-def _identity(images: Tensor, _: Tensor) -> Tensor:
+def identity(images: Tensor, _: Tensor) -> Tensor:
+    """The images as they are."""
     return images
 
 
 OPERATIONS: dict[str, Operation] = {
-    "identity": Operation("filter", _identity),
+    "identity": Operation("filter", identity),
     "autocontrast": Operation("table", tables.autocontrast),
     "brightness": Operation("table", tables.brightness, 0.05, 0.95),
     "color": Operation("filter", filters.color, 0.05, 0.95),
@@ -58,25 +59,29 @@ NAMES = tuple(OPERATIONS)
 IDENTITY = NAMES.index("identity")
 
 
-def apply_operations(images: Tensor, operation: Tensor, unit: Tensor) -> Tensor:
+def apply_operations(
+    images: Tensor, operation: Tensor, unit: Tensor, operations: Mapping[str, Operation] = OPERATIONS
+) -> Tensor:
     """Apply to image i the operation numbered `operation[i]` (n,) at the magnitude `unit[i]` (n,) in [0, 1).
 
-    Both are CPU tensors. Rows are grouped, so that no operation works on an image that did not draw it: all
-    point operations share one look-up and all geometric ones share one gather.
+    Both are CPU tensors; the numbers are places in the table of operations. Rows are grouped, so that no operation
+    works on an image that did not draw it: all point operations share one look-up and all geometric ones share one
+    gather.
     """
     groups = {number: (operation == number).nonzero().squeeze(1) for number in operation.unique().tolist()}
+    table = list(operations.values())
     result = images.clone()
     looked_up: list[tuple[Tensor, Tensor]] = []
     moved: list[tuple[Tensor, Tensor]] = []
     for number, rows in groups.items():
-        chosen = OPERATIONS[NAMES[number]]
+        chosen = table[number]
         magnitude = chosen.magnitude(unit[rows])
         if chosen.kind == "table":
             part = images[rows.to(images.device)]
             looked_up.append((rows, chosen.function(part, magnitude)))
         elif chosen.kind == "affine":
             moved.append((rows, chosen.function(magnitude, *images.shape[2:])))
-        elif number != IDENTITY:
+        elif chosen.function is not identity:
             place = rows.to(images.device)
             result[place] = chosen(images[place], magnitude)
     if looked_up:

@@ -1,4 +1,4 @@
-"""Policies: what "weak" and "strong" mean for a dataset.
+"""Policies: ways to make random views.
 
 A policy first draws, on the CPU and for the whole batch, then applies the draws on the images' device. The two
 halves are apart so that a batch divided over devices or processes is augmented exactly as one batch.
@@ -12,28 +12,8 @@ from torch import Tensor
 
 from rankingmatch.augment.geometry import crop_and_flip
 from rankingmatch.augment.operations import IDENTITY, NAMES, apply_operations
-from rankingmatch.options import option
 
 MID_GREY = 127
-
-
-@dataclass(frozen=True)
-class ViewSettings:
-    """What the views of a dataset are made of."""
-
-    flip: bool = option(True, "Weak and strong views: flip half of the images sideways.")
-    padding: int = option(
-        4,
-        "Weak and strong views: shift by up to this many pixels, mirrored at the border.",
-        interval="[0, 1024]",
-    )
-    operations: int = option(
-        2, "Strong view: how many of the 14 RandAugment operations are picked.", interval="[0, 1024]"
-    )
-    operation_probability: float = option(
-        0.5, "Strong view: probability that a picked operation is applied.", interval="[0, 1]"
-    )
-    cutout: int = option(16, "Strong view: side of the grey square, in pixels.", interval="[0, 1024]")
 
 
 class Policy(Protocol):
@@ -108,17 +88,18 @@ class RandAugment:
         return cutout(images, draw.centre, self.cutout)
 
 
-def cutout(images: Tensor, centre: Tensor, size: int) -> Tensor:
-    """Grey squares of side `size` around (n, 2) centres (y, x), cut at the border."""
-    start = centre.to(images.device) - size // 2
-    rows = _between(images.shape[2], start[:, 0], size)
-    columns = _between(images.shape[3], start[:, 1], size)
+def cutout(images: Tensor, centre: Tensor, size: int | Tensor) -> Tensor:
+    """Grey squares around (n, 2) centres (y, x), cut at the border; of one side `size`, or of (n,) sides."""
+    side = torch.as_tensor(size).expand(len(images)).to(images.device)[:, None]
+    start = centre.to(images.device) - side // 2
+    rows = _between(images.shape[2], start[:, 0], side)
+    columns = _between(images.shape[3], start[:, 1], side)
     square = rows[:, None, :, None] & columns[:, None, None, :]
     return images.masked_fill(square, MID_GREY)
 
 
-def _between(length: int, start: Tensor, size: int) -> Tensor:
-    """(n, length) mask of the positions start … start + size - 1."""
+def _between(length: int, start: Tensor, size: Tensor) -> Tensor:
+    """(n, length) mask of the positions start … start + size - 1, for (n,) starts and (n, 1) sizes."""
     position = torch.arange(length, device=start.device) - start[:, None]
     return (position >= 0) & (position < size)
 
@@ -127,10 +108,3 @@ def augmented(policy: Policy, images: Tensor, generator: torch.Generator) -> Ten
     """A random view of each of (n, c, h, w) uint8 images, every image with its own draw."""
     count, _, height, width = images.shape
     return policy.apply(images, policy.draw(count, height, width, generator))
-
-
-def view_policies(settings: ViewSettings) -> dict[str, Policy]:
-    """The policy behind each view's name."""
-    weak = Weak(settings.flip, settings.padding)
-    strong = RandAugment(weak, settings.operations, settings.operation_probability, settings.cutout)
-    return {"weak": weak, "strong": strong}

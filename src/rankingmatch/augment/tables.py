@@ -59,6 +59,22 @@ def equalize(images: Tensor, _: Tensor) -> Tensor:
     return torch.where(step > 0, spread.clamp(max=255), _levels(images)).byte()
 
 
+def autocontrast_by(images: Tensor, share: Tensor) -> Tensor:
+    """Blend with the stretched image: 0 is the image, 1 stretched."""
+    return blend(_levels(images).expand(*images.shape[:2], 256), autocontrast(images, share), share)
+
+
+def equalize_by(images: Tensor, share: Tensor) -> Tensor:
+    """Blend with the evenly spread image: 0 is the image, 1 spread."""
+    return blend(_levels(images).expand(*images.shape[:2], 256), equalize(images, share), share)
+
+
+def invert_by(images: Tensor, share: Tensor) -> Tensor:
+    """Blend with the negative: 0 is the image, 1 the negative."""
+    levels = _levels(images).expand(*images.shape[:2], 256)
+    return blend(levels, 255 - levels, share)
+
+
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
     """Blend with black: 0 is black, 1 the image."""
     levels = _levels(images).expand(*images.shape[:2], 256)

@@ -9,6 +9,8 @@ from rankingmatch.methods.fixmatch import FixMatch
 from rankingmatch.methods.mixmatch import MixMatch
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.rankingmatch import RankingMatch
+from rankingmatch.methods.realmix import RealMix
+from rankingmatch.methods.remixmatch import ReMixMatch
 from rankingmatch.methods.supervised import Supervised
 from rankingmatch.options import Option, imported, options_of, validate
 
@@ -55,12 +57,36 @@ METHODS: dict[str, Entry] = {
         reference="Berthelot 2019",
         preset={"mu": 1},
     ),
+    "realmix": Entry(
+        RealMix,
+        "weak, strong",
+        "sharpening, threshold",
+        note="training signal annealing (TSA)",
+        reference="Nair 2019",
+        preset={"mu": 1},
+    ),
+    "remixmatch": Entry(
+        ReMixMatch,
+        "weak, strong",
+        "sharpening",
+        note="rotation loss",
+        reference="Berthelot 2020",
+        preset={"mu": 1, "strong": "ctaugment"},
+    ),
     "fixmatch-ra": Entry(
         FixMatch,
         "weak, strong",
         "threshold",
         note="RandAugment",
         reference="Sohn 2020",
+    ),
+    "fixmatch-cta": Entry(
+        FixMatch,
+        "weak, strong",
+        "threshold",
+        note="CTAugment",
+        reference="Sohn 2020",
+        preset={"strong": "ctaugment"},
     ),
     "rankingmatch-bm": _ranking("bm", "BatchMean triplet"),
     "rankingmatch-ct": _ranking("ct", "contrastive"),

@@ -1,5 +1,6 @@
 """What unlabeled images are trained towards."""
 
+import torch
 from torch import Tensor
 
 from rankingmatch.methods.protocol import PseudoLabels
@@ -9,6 +10,18 @@ def pseudo_label(logits: Tensor, threshold: float) -> PseudoLabels:
     """argmax of softmax(q), confident where its probability is at least τ."""
     probability, label = logits.softmax(1).max(1)
     return PseudoLabels(label, probability >= threshold)
+
+
+def most_confident(probabilities: Tensor, dropped: float) -> Tensor:
+    """(n,) of bool: all rows but the ⌊dropped · n⌋ whose largest probability is the smallest."""
+    rank = probabilities.amax(1).argsort(stable=True).argsort()
+    return rank >= int(dropped * len(probabilities))
+
+
+def align_distribution(probabilities: Tensor, wanted: Tensor, seen: Tensor) -> Tensor:
+    """p · wanted / seen, divided by its sum, for each row; `wanted` and `seen` are distributions over the classes."""
+    aligned = probabilities * (wanted / seen.clamp(min=1e-6))
+    return aligned / aligned.sum(1, keepdim=True).clamp(min=torch.finfo(aligned.dtype).tiny)
 
 
 def sharpen(probabilities: Tensor, temperature: float) -> Tensor:

@@ -1,6 +1,7 @@
-"""The losses of the paper as pure functions of (logits, labels).
+"""The losses of the paper and of its kin as pure functions of (logits, labels).
 
-Shapes: `logits` is (n, classes), `labels` is (n,) of integers; every function returns a scalar with a graph.
+Shapes: `logits` is (n, classes), `labels` is (n,) of integers, `targets` is (n, classes) of probabilities; a function
+returns a scalar with a graph, or (n,) where it says "of each row".
 Ranking losses are computed in at least float32 whatever comes in, and have finite gradients everywhere:
 identical rows, a single class, a single row and an empty batch included.
 """
@@ -106,6 +107,31 @@ def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor
     """Eq. (3): (1/n) Σ 1(masked in) H(label, softmax(logits)). The divisor is n, not the number masked in."""
     cost = F.cross_entropy(logits, labels, reduction="none")
     return (cost * mask).sum() / max(len(labels), 1)
+
+
+def tsa_cross_entropy(logits: Tensor, labels: Tensor, threshold: float) -> Tensor:
+    """Training signal annealing: the mean cross-entropy of the rows whose label has a probability ≤ the threshold.
+
+    The rows that are surer than that are left out; if all are, the loss is 0.
+    """
+    cost = F.cross_entropy(logits, labels, reduction="none")
+    kept = (-cost.detach()).exp() <= threshold
+    return (cost * kept).sum() / kept.sum().clamp(min=1)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean over rows of -Σ_c target_c ln softmax(logits)_c."""
+    return -(targets * logits.log_softmax(1)).sum(1).mean()
+
+
+def kl_divergence(logits: Tensor, targets: Tensor) -> Tensor:
+    """KL(targets ‖ softmax(logits)) of each row: Σ_c target_c (ln target_c - ln softmax(logits)_c), with 0 ln 0 = 0."""
+    return (torch.xlogy(targets, targets) - targets * logits.log_softmax(1)).sum(1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """-Σ_c p_c ln p_c of each row, p = softmax(logits)."""
+    return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
 
 
 def _ranking_rows(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:

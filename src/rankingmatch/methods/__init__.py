@@ -6,9 +6,17 @@ from typing import Any
 
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods.fixmatch import FixMatch
+from rankingmatch.methods.flexmatch import FlexMatch
+from rankingmatch.methods.freematch import FreeMatch
+from rankingmatch.methods.mean_teacher import MeanTeacher
+from rankingmatch.methods.pi_model import PiModel
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.pseudo_label import PseudoLabel
 from rankingmatch.methods.rankingmatch import RankingMatch
+from rankingmatch.methods.softmatch import SoftMatch
 from rankingmatch.methods.supervised import Supervised
+from rankingmatch.methods.uda import UDA
+from rankingmatch.methods.vat import VirtualAdversarialTraining
 from rankingmatch.options import Option, imported, options_of, validate
 
 __all__ = [
@@ -44,14 +52,74 @@ def _ranking(variant: str, loss: str, note: str = "") -> Entry:
     return Entry(RankingMatch, "weak, strong", "threshold", loss, note, "Tran 2021", variant)
 
 
+# The papers of the first consistency methods take as many unlabeled images as labeled ones.
+_EVEN = {"mu": 1}
+
 METHODS: dict[str, Entry] = {
     "supervised": Entry(Supervised, "weak", note="the floor"),
+    "pseudo-label": Entry(
+        PseudoLabel,
+        "weak",
+        "threshold",
+        note="one view",
+        reference="Lee 2013",
+        preset=_EVEN,
+    ),
+    "pi-model": Entry(
+        PiModel,
+        "weak, weak",
+        note="squared difference",
+        reference="Laine 2017",
+        preset=_EVEN,
+    ),
+    "mean-teacher": Entry(
+        MeanTeacher,
+        "weak, weak",
+        note="EMA teacher",
+        reference="Tarvainen 2017",
+        preset=_EVEN,
+    ),
+    "vat": Entry(
+        VirtualAdversarialTraining,
+        "weak, adversarial",
+        note="and entropy",
+        reference="Miyato 2018",
+        preset=_EVEN,
+    ),
+    "uda": Entry(
+        UDA,
+        "weak, strong",
+        "sharpening, threshold",
+        note="optional TSA",
+        reference="Xie 2020",
+    ),
     "fixmatch-ra": Entry(
         FixMatch,
         "weak, strong",
         "threshold",
         note="RandAugment",
         reference="Sohn 2020",
+    ),
+    "flexmatch": Entry(
+        FlexMatch,
+        "weak, strong",
+        "threshold per class",
+        note="learned counts",
+        reference="Zhang 2021",
+    ),
+    "freematch": Entry(
+        FreeMatch,
+        "weak, strong",
+        "adaptive threshold per class",
+        note="fairness loss",
+        reference="Wang 2023",
+    ),
+    "softmatch": Entry(
+        SoftMatch,
+        "weak, strong",
+        "weight, alignment",
+        note="no threshold",
+        reference="Chen 2023",
     ),
     "rankingmatch-bm": _ranking("bm", "BatchMean triplet"),
     "rankingmatch-ct": _ranking("ct", "contrastive"),

@@ -18,6 +18,13 @@ def test_given_comes_before_preset_and_preset_before_default() -> None:
     assert config.hyperparameters["threshold"] == 0.95
 
 
+def test_a_method_may_want_a_setting_otherwise() -> None:
+    assert resolve("digits", "fixmatch-ra", {}).training.mu == 7
+    for method in ("pseudo-label", "pi-model", "mean-teacher", "vat"):
+        assert resolve("digits", method, {}).training.mu == 1
+        assert resolve("digits", method, {"mu": 3}).training.mu == 3
+
+
 def test_epochs_replace_the_presets_steps() -> None:
     assert resolve("digits", "supervised", {"epochs": 1.0}).training.total_steps == 2048
 

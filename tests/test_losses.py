@@ -14,17 +14,20 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import naive
+import naive_methods
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
     batch_mean_triplet,
     brier,
     contrastive,
+    entropy,
+    kl_divergence,
     l2_normalized,
     masked_brier,
     masked_cross_entropy,
     soft_cross_entropy,
-    tsa_soft_cross_entropy,
+    tsa_cross_entropy,
 )
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -262,6 +265,56 @@ def test_annealed_cross_entropy_leaves_out_what_is_known_too_well(threshold: flo
         for row, target, label in zip(rows.tolist(), targets.tolist(), labels.tolist(), strict=True)
         if naive.softmax(row)[label] <= threshold
     ]
-    value = tsa_soft_cross_entropy(rows, targets, labels, threshold)
+    value = tsa_cross_entropy(rows, labels, threshold, targets)
     assert value.item() == pytest.approx(sum(terms) / len(terms) if terms else 0.0)
     assert len(terms) == {0.0: 0, 0.2: 5, 0.4: 8, 1.0: 9}[threshold]
+
+
+def random_targets(n: int) -> Tensor:
+    """Probabilities; the first row is one-hot, so that 0 ln 0 occurs."""
+    targets = torch.rand(n, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    targets[0] = torch.tensor([0.0, 1.0, 0.0, 0.0])
+    return targets / targets.sum(1, keepdim=True)
+
+
+def test_kl_divergence_is_that_of_each_row() -> None:
+    (rows, _), targets = random_rows(6, 3), random_targets(6)
+    expected = [naive_methods.kl(t, row) for t, row in zip(targets.tolist(), rows.tolist(), strict=True)]
+    assert kl_divergence(rows, targets).tolist() == pytest.approx(expected)
+    assert kl_divergence(rows, rows.softmax(1)).tolist() == pytest.approx([0.0] * 6, abs=1e-12)
+
+
+def test_entropy_is_that_of_each_row() -> None:
+    rows, _ = random_rows(6, 3)
+    assert entropy(rows).tolist() == pytest.approx([naive_methods.entropy(row) for row in rows.tolist()])
+    assert entropy(torch.zeros(1, 8)).item() == pytest.approx(math.log(8))
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.32, math.inf])
+def test_tsa_leaves_out_the_rows_that_are_surer_than_the_threshold(threshold: float) -> None:
+    rows, labels = random_rows(6, 3)
+    pairs = list(zip(rows.tolist(), labels.tolist(), strict=True))
+    kept = [naive.cross_entropy(row, label) for row, label in pairs if naive.softmax(row)[label] <= threshold]
+    assert len(kept) == {0.0: 0, 0.2: 4, 0.32: 5, math.inf: 6}[threshold]
+    value = tsa_cross_entropy(rows, labels, threshold).item()
+    assert value == pytest.approx(sum(kept) / max(len(kept), 1))
+
+
+PROBABILISTIC: dict[str, Callable[[Tensor], Tensor]] = {
+    "soft cross-entropy": lambda rows: soft_cross_entropy(rows, random_targets(6).to(rows.dtype)),
+    "KL": lambda rows: kl_divergence(rows, random_targets(6).to(rows.dtype)).sum(),
+    "entropy": lambda rows: entropy(rows).sum(),
+    "TSA": lambda rows: tsa_cross_entropy(rows, torch.tensor([0, 1, 2, 3, 0, 1]), 0.9),
+}
+
+
+@pytest.mark.parametrize("loss", PROBABILISTIC)
+def test_gradients_of_probabilistic_losses_are_derivatives_and_finite_for_large_logits(loss: str) -> None:
+    rows, _ = random_rows(6, 3)
+    assert torch.autograd.gradcheck(PROBABILISTIC[loss], rows.clone().requires_grad_())
+    large = (rows * 1e4).float().requires_grad_()
+    value = PROBABILISTIC[loss](large)
+    value.backward()
+    assert torch.isfinite(value)
+    assert large.grad is not None
+    assert torch.isfinite(large.grad).all()

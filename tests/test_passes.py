@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.methods.passes import WeakPass, interleaved_logits, mean_probabilities, view_outputs
-from rankingmatch.networks import Output
+from rankingmatch.methods.passes import (
+    WeakPass,
+    interleaved_logits,
+    joint_logits,
+    mean_probabilities,
+    perturbed_logits,
+    running_statistics_kept,
+    view_outputs,
+)
+from rankingmatch.networks import Classifier, Output
 
 
 class Norm(nn.Module):
@@ -101,3 +109,29 @@ def test_probabilities_are_averaged_over_the_views_of_an_image() -> None:
     mean = mean_probabilities(model, [images(0, 1), images(2, 3)])
     rows = model.logits.softmax(1)
     torch.testing.assert_close(mean, torch.stack([(rows[0] + rows[2]) / 2, (rows[1] + rows[3]) / 2]))
+
+
+def test_views_in_a_joint_pass_share_statistics_and_come_back_apart() -> None:
+    first, second = joint_logits(Norm().train(), images(0, 2), images(4))
+    assert first.flatten().tolist() == pytest.approx([-2 / 1.633, 0.0], abs=1e-3)
+    assert second.flatten().tolist() == pytest.approx([2 / 1.633], rel=1e-3)
+
+
+def test_unrecorded_passes_normalise_by_the_batch_and_leave_no_trace() -> None:
+    model = Norm().train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    with running_statistics_kept(model):
+        logits = model(images(10, 30)).logits
+    assert logits.flatten().tolist() == pytest.approx([-1.0, 1.0], rel=1e-3)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    model(images(10, 30))
+    assert model.norm.running_mean is not None
+    assert model.norm.running_mean.item() == pytest.approx(10.0)
+
+
+def test_a_perturbation_is_in_units_of_the_normalised_image() -> None:
+    model = Classifier(nn.Flatten(), torch.tensor([0.5]), torch.tensor([0.25]))
+    view = images(100, 200)
+    perturbation = torch.tensor([3.0, -2.0]).view(-1, 1, 1, 1)
+    moved = perturbed_logits(model, view, perturbation) - model(view).logits
+    assert moved.flatten().tolist() == pytest.approx([3.0, -2.0], rel=1e-5)

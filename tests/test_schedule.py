@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rankingmatch.schedule import batchnorm_momentum, cosine, ema_decay, linear_ramp, tsa_threshold
+from rankingmatch.schedule import Annealing, batchnorm_momentum, cosine, ema_decay, linear_ramp, tsa_threshold
 
 
 def test_cosine_starts_at_the_base_and_ends_at_seven_sixteenths_of_a_half_turn() -> None:
@@ -24,22 +24,28 @@ def test_batchnorm_looks_back_over_the_same_share_of_any_run(steps: int, momentu
     assert batchnorm_momentum(steps) == pytest.approx(momentum, rel=1e-3)
 
 
-@pytest.mark.parametrize(("step", "fraction", "value"), [(0, 0.5, 0.0), (10, 0.5, 0.2), (50, 0.5, 1.0), (99, 0.5, 1.0)])
-def test_a_ramp_rises_in_a_straight_line(step: int, fraction: float, value: float) -> None:
-    assert linear_ramp(step, 100, fraction) == pytest.approx(value)
+@pytest.mark.parametrize(("step", "ramp"), [(0, 0.0), (10, 0.25), (39, 0.975), (40, 1.0), (99, 1.0)])
+def test_a_linear_ramp_ends_after_its_fraction_of_the_run(step: int, ramp: float) -> None:
+    assert linear_ramp(step, 100, 0.4) == pytest.approx(ramp)
 
 
-def test_no_ramp_is_one_from_the_start() -> None:
+def test_a_ramp_of_no_length_is_over_at_once() -> None:
     assert linear_ramp(0, 100, 0.0) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("kind", "start", "middle", "end"),
+    ("kind", "alphas"),
     [
-        ("linear", 0.25, 0.625, 1.0),
-        ("exp", 0.25 + 0.75 * math.exp(-5), 0.25 + 0.75 * math.exp(-2.5), 1.0),
-        ("log", 0.25, 0.25 + 0.75 * (1 - math.exp(-2.5)), 0.25 + 0.75 * (1 - math.exp(-5))),
+        ("linear", [0.0, 0.5, 1.0]),
+        ("exp", [math.exp(-5.0), math.exp(-2.5), 1.0]),
+        ("log", [0.0, 1 - math.exp(-2.5), 1 - math.exp(-5.0)]),
     ],
 )
-def test_the_annealing_threshold_rises_from_chance(kind: str, start: float, middle: float, end: float) -> None:
-    assert [tsa_threshold(kind, step, 10, 4) for step in (0, 5, 10)] == pytest.approx([start, middle, end])
+@pytest.mark.parametrize("classes", [2, 10])
+def test_tsa_rises_from_a_guess_to_certainty(kind: Annealing, alphas: list[float], classes: int) -> None:
+    thresholds = [tsa_threshold(kind, step, 100, classes) for step in (0, 50, 100)]
+    assert thresholds == pytest.approx([alpha * (1 - 1 / classes) + 1 / classes for alpha in alphas])
+
+
+def test_without_tsa_nothing_exceeds_the_threshold() -> None:
+    assert tsa_threshold("none", 0, 100, 10) == math.inf

@@ -1,6 +1,6 @@
 """Declared options as flags of the command line."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -22,25 +22,30 @@ TITLES = {
 class Flag(click.Option):
     """A click option that remembers under which title the help shows it."""
 
-    def __init__(self, option: Option, title: str, methods: Sequence[str] = ()) -> None:
+    def __init__(self, option: Option, title: str, methods: Mapping[str, Option] | None = None) -> None:
         self.title = title
         super().__init__(
             [f"{option.flag}/--no-{option.flag[2:]}" if option.type is bool else option.flag],
             type=None if option.type is bool else click.Choice(option.choices) if option.choices else option.type,
             default=None,
-            help=_help(option, methods),
+            help=_help(option, methods or {}),
             metavar=None if option.choices or option.type is bool else option.type.__name__.upper(),
         )
 
 
-def _help(option: Option, methods: Sequence[str]) -> str:
+def _help(option: Option, methods: Mapping[str, Option]) -> str:
     facts = []
     if option.default is not None:
-        facts.append(f"default {_word(option.default)}")
+        others: dict[str, list[str]] = {}
+        for name, theirs in methods.items():
+            if theirs.default != option.default:
+                others.setdefault(_word(theirs.default), []).append(name)
+        special = (f"{value} for {', '.join(_short(names))}" for value, names in others.items())
+        facts.append(", ".join([f"default {_word(option.default)}", *special]))
     if option.interval:
         facts.append(f"in {option.interval}")
     if methods:
-        facts.append(f"for {', '.join(methods)}")
+        facts.append(f"for {', '.join(_short(methods))}")
     return option.help + (f" [{'; '.join(facts)}]" if facts else "")
 
 
@@ -56,13 +61,11 @@ def setting_flags() -> list[Flag]:
 def method_flags(extra: str | None = None) -> list[Flag]:
     """The hyper-parameters of all methods, and of one more found by import path, each name once."""
     names = [*METHODS, *([extra] if extra and ":" in extra else [])]
-    first: dict[str, Option] = {}
-    used: dict[str, list[str]] = {}
+    used: dict[str, dict[str, Option]] = {}
     for name in names:
         for option in hyperparameters_of(name):
-            first.setdefault(option.name, option)
-            used.setdefault(option.name, []).append(name)
-    return [Flag(option, "Method", _short(used[key])) for key, option in first.items()]
+            used.setdefault(option.name, {})[name] = option
+    return [Flag(next(iter(methods.values())), "Method", methods) for methods in used.values()]
 
 
 def _short(names: Iterable[str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""The losses of the methods as pure functions of (logits, labels).
+"""The losses of the paper and of its kin as pure functions of (logits, labels).
 
-Shapes: `logits` is (n, classes), `labels` is (n,) of integers; every function returns a scalar with a graph.
+Shapes: `logits` is (n, classes), `labels` is (n,) of integers, `targets` is (n, classes) of probabilities; a function
+returns a scalar with a graph, or (n,) where it says "of each row".
 Ranking losses are computed in at least float32 whatever comes in, and have finite gradients everywhere:
 identical rows, a single class, a single row and an empty batch included.
 """
@@ -113,18 +114,6 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return -(targets * logits.log_softmax(1)).sum(1).mean()
 
 
-def tsa_soft_cross_entropy(logits: Tensor, targets: Tensor, labels: Tensor, threshold: float) -> Tensor:
-    """The mean of H(t, softmax(logits)) over rows whose label has at most this probability already; 0 if there is none.
-
-    Training signal annealing: what is known too well is left out until the threshold has risen. Targets (n, classes)
-    may be mixed; `labels` (n,) are the rows' own.
-    """
-    probability = logits.detach().softmax(1).gather(1, labels[:, None]).squeeze(1)
-    kept = probability <= threshold
-    cost = -(targets * logits.log_softmax(1)).sum(1)
-    return (cost * kept).sum() / kept.sum().clamp(min=1)
-
-
 def brier(logits: Tensor, targets: Tensor) -> Tensor:
     """The mean over rows and classes of (softmax(logits) - t)², for targets (n, classes)."""
     return (logits.softmax(1) - targets).square().mean()
@@ -133,6 +122,28 @@ def brier(logits: Tensor, targets: Tensor) -> Tensor:
 def masked_brier(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """`brier` with the rows masked out costing nothing. The divisor is n, not the number masked in."""
     return ((logits.softmax(1) - targets).square().mean(1) * mask).mean()
+
+
+def tsa_cross_entropy(logits: Tensor, labels: Tensor, threshold: float, targets: Tensor | None = None) -> Tensor:
+    """Training signal annealing: the mean cross-entropy of the rows whose label has a probability ≤ the threshold.
+
+    The rows that are surer than that are left out; if all are, the loss is 0. The cross-entropy is that with the
+    labels, or with (n, classes) targets where they are given.
+    """
+    own = F.cross_entropy(logits, labels, reduction="none")
+    kept = (-own.detach()).exp() <= threshold
+    cost = own if targets is None else -(targets * logits.log_softmax(1)).sum(1)
+    return (cost * kept).sum() / kept.sum().clamp(min=1)
+
+
+def kl_divergence(logits: Tensor, targets: Tensor) -> Tensor:
+    """KL(targets ‖ softmax(logits)) of each row: Σ_c target_c (ln target_c - ln softmax(logits)_c), with 0 ln 0 = 0."""
+    return (torch.xlogy(targets, targets) - targets * logits.log_softmax(1)).sum(1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """-Σ_c p_c ln p_c of each row, p = softmax(logits)."""
+    return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
 
 
 def _ranking_rows(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:

@@ -6,12 +6,20 @@ from typing import Any
 
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods.fixmatch import FixMatch
+from rankingmatch.methods.flexmatch import FlexMatch
+from rankingmatch.methods.freematch import FreeMatch
+from rankingmatch.methods.mean_teacher import MeanTeacher
 from rankingmatch.methods.mixmatch import MixMatch
+from rankingmatch.methods.pi_model import PiModel
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.pseudo_label import PseudoLabel
 from rankingmatch.methods.rankingmatch import RankingMatch
 from rankingmatch.methods.realmix import RealMix
 from rankingmatch.methods.remixmatch import ReMixMatch
+from rankingmatch.methods.softmatch import SoftMatch
 from rankingmatch.methods.supervised import Supervised
+from rankingmatch.methods.uda import UDA
+from rankingmatch.methods.vat import VirtualAdversarialTraining
 from rankingmatch.options import Option, imported, options_of, validate
 
 __all__ = [
@@ -47,15 +55,33 @@ def _ranking(variant: str, loss: str, note: str = "") -> Entry:
     return Entry(RankingMatch, "weak, strong", "threshold", loss, note, "Tran 2021", variant)
 
 
+# These methods' papers take as many unlabeled images as labeled ones.
+_EVEN = {"mu": 1}
+
 METHODS: dict[str, Entry] = {
     "supervised": Entry(Supervised, "weak", note="the floor"),
+    "pseudo-label": Entry(PseudoLabel, "weak", "threshold", note="one view", reference="Lee 2013", preset=_EVEN),
+    "pi-model": Entry(PiModel, "weak", note="squared L2 between two views", reference="Laine 2017", preset=_EVEN),
+    "mean-teacher": Entry(
+        MeanTeacher, "weak", note="squared L2 to the EMA model", reference="Tarvainen 2017", preset=_EVEN
+    ),
+    "vat": Entry(
+        VirtualAdversarialTraining,
+        "weak, adversarial",
+        note="entropy minimisation",
+        reference="Miyato 2018",
+        preset=_EVEN,
+    ),
+    "uda": Entry(
+        UDA, "weak, strong", "sharpening, threshold", note="optional signal annealing (TSA)", reference="Xie 2020"
+    ),
     "mixmatch": Entry(
         MixMatch,
         "weak",
         "sharpening",
-        note="squared L2 loss for unlabeled data",
+        note="squared L2 for unlabeled data",
         reference="Berthelot 2019",
-        preset={"mu": 1},
+        preset=_EVEN,
     ),
     "realmix": Entry(
         RealMix,
@@ -63,7 +89,7 @@ METHODS: dict[str, Entry] = {
         "sharpening, threshold",
         note="training signal annealing (TSA)",
         reference="Nair 2019",
-        preset={"mu": 1},
+        preset=_EVEN,
     ),
     "remixmatch": Entry(
         ReMixMatch,
@@ -71,15 +97,9 @@ METHODS: dict[str, Entry] = {
         "sharpening",
         note="rotation loss",
         reference="Berthelot 2020",
-        preset={"mu": 1, "strong": "ctaugment"},
+        preset={**_EVEN, "strong": "ctaugment"},
     ),
-    "fixmatch-ra": Entry(
-        FixMatch,
-        "weak, strong",
-        "threshold",
-        note="RandAugment",
-        reference="Sohn 2020",
-    ),
+    "fixmatch-ra": Entry(FixMatch, "weak, strong", "threshold", note="RandAugment", reference="Sohn 2020"),
     "fixmatch-cta": Entry(
         FixMatch,
         "weak, strong",
@@ -88,6 +108,11 @@ METHODS: dict[str, Entry] = {
         reference="Sohn 2020",
         preset={"strong": "ctaugment"},
     ),
+    "flexmatch": Entry(FlexMatch, "weak, strong", "threshold per class", note="learned counts", reference="Zhang 2021"),
+    "freematch": Entry(
+        FreeMatch, "weak, strong", "adaptive threshold per class", note="fairness loss", reference="Wang 2023"
+    ),
+    "softmatch": Entry(SoftMatch, "weak, strong", "weight, alignment", note="no threshold", reference="Chen 2023"),
     "rankingmatch-bm": _ranking("bm", "BatchMean triplet"),
     "rankingmatch-ct": _ranking("ct", "contrastive"),
     "rankingmatch-bh": _ranking("bh", "BatchHard triplet"),

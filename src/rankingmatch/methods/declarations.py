@@ -15,9 +15,13 @@ def unlabeled_weight(default: float = 1.0) -> Any:
     return option(default, "λ_u: weight of the unlabeled loss.", interval="[0, inf)")
 
 
-def ramp(default: float = 0.125) -> Any:
-    """Share of training over which λ_u rises."""
-    return option(default, "Share of training over which λ_u rises from 0 to its value.", interval="[0, 1]")
+def ramp(default: float) -> Any:
+    """The share of training over which a weight rises."""
+    return option(
+        default,
+        "Share of training over which the weight of the unlabeled loss rises linearly from 0 to its full value.",
+        interval="[0, 1]",
+    )
 
 
 def guesses(default: int = 2) -> Any:
@@ -27,12 +31,19 @@ def guesses(default: int = 2) -> Any:
 
 def sharpening(default: float = 0.5) -> Any:
     """T of guessed labels."""
-    return option(default, "T: temperature that sharpens guessed labels; 1 leaves them alone.", interval="(0, inf)")
+    return option(default, "T: temperature that sharpens targets; 1 leaves them alone.", interval="(0, inf)")
 
 
 def alpha(default: float = 0.75) -> Any:
     """α of MixUp."""
     return option(default, "α: MixUp's shares are drawn from Beta(α, α).", interval="(0, inf)")
+
+
+def tsa(default: str) -> Any:
+    """Training signal annealing."""
+    return option(
+        default, "Training signal annealing: leave out labeled images that are surer than a threshold which grows so."
+    )
 
 
 def weak_pass(default: str = "joint") -> Any:
@@ -42,3 +53,8 @@ def weak_pass(default: str = "joint") -> Any:
         "How weak views go through the network: in one joint pass with the others, as FixMatch's lineage does; or on "
         "their own without a graph, normalised by BatchNorm's running statistics or by their own batch.",
     )
+
+
+def statistics_decay(default: float = 0.999) -> Any:
+    """The memory of a method's running statistics."""
+    return option(default, "Decay of the moving averages of what the model predicts.", interval="[0, 1)")

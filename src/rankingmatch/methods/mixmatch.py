@@ -20,7 +20,7 @@ class MixMatch(Method):
     """Cross-entropy on mixed labeled rows + λ_u · squared error on mixed unlabeled rows."""
 
     unlabeled_weight: float = declarations.unlabeled_weight(75.0)
-    ramp: float = declarations.ramp()
+    ramp: float = declarations.ramp(0.125)
     guesses: int = declarations.guesses()
     sharpening: float = declarations.sharpening()
     alpha: float = declarations.alpha()

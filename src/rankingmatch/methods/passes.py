@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.networks import Output
+from rankingmatch.networks import Classifier, Output
 
 WeakPass = Literal["joint", "running", "batch"]
 
@@ -36,6 +36,23 @@ def view_outputs(model: nn.Module, labeled: Tensor, weak: Tensor, strong: Tensor
     if weak_pass == "joint":
         weak_logits = logits[2].detach()
     return ViewOutputs(Output(logits[0], features[0]), weak_logits, Output(logits[1], features[1]))
+
+
+def joint_logits(model: nn.Module, *views: Tensor) -> tuple[Tensor, ...]:
+    """The logits of each view, from one pass of all together: they share BatchNorm's statistics of the batch."""
+    logits: Tensor = model(torch.cat(views)).logits
+    parts: tuple[Tensor, ...] = logits.split([len(view) for view in views])
+    return parts
+
+
+def perturbed_logits(model: nn.Module, images: Tensor, perturbation: Tensor) -> Tensor:
+    """The logits of images to which a perturbation is added, in units of the normalised image (deviation 1).
+
+    A model that does not normalise gets it in units of a pixel's value.
+    """
+    unit = 255 * model.std if isinstance(model, Classifier) else 1.0
+    logits: Tensor = model(images.float() + perturbation * unit).logits
+    return logits
 
 
 @torch.no_grad()

@@ -1,20 +1,19 @@
 """RealMix (Nair et al., 2019): MixMatch without easy labels and doubtful guesses, with strong views in the pool."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from rankingmatch.losses import masked_brier, tsa_soft_cross_entropy
+from rankingmatch.losses import masked_brier, tsa_cross_entropy
 from rankingmatch.methods import declarations
 from rankingmatch.methods.mixing import draw_mixup, mixup
 from rankingmatch.methods.passes import interleaved_logits, mean_probabilities
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
 from rankingmatch.methods.targets import most_confident, sharpen
 from rankingmatch.options import option
-from rankingmatch.schedule import linear_ramp, tsa_threshold
+from rankingmatch.schedule import Annealing, linear_ramp, tsa_threshold
 
 
 @dataclass(eq=False)
@@ -22,16 +21,14 @@ class RealMix(Method):
     """Annealed cross-entropy on mixed labeled rows + λ_u · masked squared error on mixed unlabeled rows."""
 
     unlabeled_weight: float = declarations.unlabeled_weight(75.0)
-    ramp: float = declarations.ramp()
+    ramp: float = declarations.ramp(0.125)
     guesses: int = declarations.guesses()
     strong_views: int = option(
         1, "Strong views that are trained towards the guess of the weak ones.", interval="[0, 64]"
     )
     sharpening: float = declarations.sharpening()
     alpha: float = declarations.alpha()
-    tsa: Literal["linear", "exp", "log"] = option(
-        "linear", "Training signal annealing: how the threshold rises above which a labeled image is left out."
-    )
+    tsa: Annealing = declarations.tsa("linear")
     dropped: float = option(
         0.1, "Share of the unlabeled images of a batch, the least confident, that are left out.", interval="[0, 1)"
     )
@@ -55,7 +52,7 @@ class RealMix(Method):
         targets = mixup(torch.cat([known, *[guess] * views]), draw)
         logits = interleaved_logits(model, mixup(images, draw), views + 1)
         threshold = tsa_threshold(self.tsa, context.step, context.steps, guess.shape[1])
-        labeled_ce = tsa_soft_cross_entropy(logits[: len(labels)], targets[: len(labels)], labels, threshold)
+        labeled_ce = tsa_cross_entropy(logits[: len(labels)], labels, threshold, targets[: len(labels)])
         unlabeled_l2 = masked_brier(logits[len(labels) :], targets[len(labels) :], kept.repeat(views))
         weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
         parts = {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}

@@ -26,7 +26,7 @@ class ReMixMatch(Method):
     unlabeled_weight: float = declarations.unlabeled_weight(1.5)
     strong_weight: float = option(0.5, "Weight of the loss of the first strong view, unmixed.", interval="[0, inf)")
     rotation_weight: float = option(0.5, "Weight of the loss of recognising rotations.", interval="[0, inf)")
-    ramp: float = declarations.ramp()
+    ramp: float = declarations.ramp(0.125)
     guesses: int = declarations.guesses(8)
     sharpening: float = declarations.sharpening()
     alpha: float = declarations.alpha()

@@ -28,3 +28,14 @@ def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
     """p^(1/T) / Σ p^(1/T) of each row."""
     # As a softmax of logarithms it has neither under- nor overflow; ln 0 = -∞ gives back 0.
     return (probabilities.log() / temperature).softmax(1)
+
+
+def histogram(labels: Tensor, classes: int, weights: Tensor | None = None) -> Tensor:
+    """How often each class occurs among the labels, or the sum of its rows' weights: (classes,)."""
+    one_hot = labels[:, None] == torch.arange(classes, device=labels.device)
+    return (one_hot if weights is None else one_hot * weights[:, None]).sum(0)
+
+
+def update_average(average: Tensor, value: Tensor, decay: float) -> None:
+    """average ← decay · average + (1 - decay) · value, in place."""
+    average.lerp_(value.to(average.dtype), 1 - decay)

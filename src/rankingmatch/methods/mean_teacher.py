@@ -1,0 +1,34 @@
+"""Mean Teacher (Tarvainen and Valpola, 2017): the average of the weights teaches the weights."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from rankingmatch.methods import declarations
+from rankingmatch.methods.passes import joint_logits
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+from rankingmatch.schedule import linear_ramp
+
+
+@dataclass(eq=False)
+class MeanTeacher(Method):
+    """Squared difference between the student's softmax and the EMA model's, each for a weak view of its own."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
+    unlabeled_weight: float = declarations.unlabeled_weight(50.0)
+    ramp: float = declarations.ramp(0.4)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q_teacher‖²; the teacher is in evaluation mode and gets no gradient."""
+        (labeled,), (for_student, for_teacher) = batch.labeled, batch.unlabeled
+        with torch.no_grad():
+            targets = context.teacher(for_teacher).logits.softmax(1)
+        labeled_logits, student_logits = joint_logits(model, labeled, for_student)
+        labeled_ce = F.cross_entropy(labeled_logits, batch.labels)
+        difference = F.mse_loss(student_logits.softmax(1), targets)
+        weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
+        total = labeled_ce + weight * difference
+        return Losses(total, {"labeled_ce": labeled_ce, "difference": difference})

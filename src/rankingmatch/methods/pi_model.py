@@ -1,0 +1,31 @@
+"""Π-model (Laine and Aila, 2017): two views of an image should give the same probabilities."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+from torch.nn import functional as F
+
+from rankingmatch.methods import declarations
+from rankingmatch.methods.passes import joint_logits
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+from rankingmatch.schedule import linear_ramp
+
+
+@dataclass(eq=False)
+class PiModel(Method):
+    """Squared difference between the softmax of two weak views; both are learned from."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
+    unlabeled_weight: float = declarations.unlabeled_weight(10.0)
+    ramp: float = declarations.ramp(0.4)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q'‖²."""
+        (labeled,), (first, second) = batch.labeled, batch.unlabeled
+        labeled_logits, first_logits, second_logits = joint_logits(model, labeled, first, second)
+        labeled_ce = F.cross_entropy(labeled_logits, batch.labels)
+        difference = F.mse_loss(first_logits.softmax(1), second_logits.softmax(1))
+        weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
+        total = labeled_ce + weight * difference
+        return Losses(total, {"labeled_ce": labeled_ce, "difference": difference})

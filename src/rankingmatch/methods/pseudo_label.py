@@ -1,0 +1,35 @@
+"""Pseudo-Label (Lee, 2013): what the model is sure of is its own target."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+from torch.nn import functional as F
+
+from rankingmatch.losses import masked_cross_entropy
+from rankingmatch.methods import declarations
+from rankingmatch.methods.passes import joint_logits
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+from rankingmatch.methods.targets import pseudo_label
+from rankingmatch.schedule import linear_ramp
+
+
+@dataclass(eq=False)
+class PseudoLabel(Method):
+    """Cross-entropy of confident unlabeled images with their own argmax, at a weight that grows."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
+    threshold: float = declarations.threshold()
+    unlabeled_weight: float = declarations.unlabeled_weight()
+    ramp: float = declarations.ramp(0.4)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s + λ_u(s) (1/μB) Σ 1(confident) H(q̂, q): target and prediction are of the same view."""
+        (labeled,), (weak,) = batch.labeled, batch.unlabeled
+        labeled_logits, weak_logits = joint_logits(model, labeled, weak)
+        pseudo = pseudo_label(weak_logits.detach(), self.threshold)
+        labeled_ce = F.cross_entropy(labeled_logits, batch.labels)
+        unlabeled_ce = masked_cross_entropy(weak_logits, pseudo.labels, pseudo.confident)
+        weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
+        total = labeled_ce + weight * unlabeled_ce
+        return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)

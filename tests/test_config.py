@@ -25,6 +25,16 @@ def test_a_method_may_want_a_setting_otherwise() -> None:
         assert resolve("digits", method, {"mu": 3}).training.mu == 3
 
 
+def test_a_method_may_want_other_settings_and_what_is_given_comes_first() -> None:
+    assert resolve("digits", "fixmatch-ra", {}).views.strong == "randaugment"
+    assert resolve("digits", "fixmatch-cta", {}).views.strong == "ctaugment"
+    assert resolve("digits", "fixmatch-cta", {"strong": "randaugment"}).views.strong == "randaugment"
+    assert resolve("digits", "rankingmatch-ct", {"strong": "ctaugment"}).views.strong == "ctaugment"
+    remixmatch = resolve("digits", "remixmatch", {})
+    assert (remixmatch.training.mu, remixmatch.views.strong) == (1, "ctaugment")
+    assert resolve("digits", "mixmatch", {"mu": 3}).training.mu == 3
+
+
 def test_epochs_replace_the_presets_steps() -> None:
     assert resolve("digits", "supervised", {"epochs": 1.0}).training.total_steps == 2048
 

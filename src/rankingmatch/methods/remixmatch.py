@@ -32,11 +32,6 @@ class ReMixMatch(Method):
     alpha: float = declarations.alpha()
 
     @property
-    def labeled_views(self) -> tuple[str, ...]:
-        """A strong one."""
-        return ("strong",)
-
-    @property
     def unlabeled_views(self) -> tuple[str, ...]:
         """A weak view, which guesses, and K strong ones."""
         return ("weak",) + ("strong",) * self.guesses

@@ -45,6 +45,15 @@ def losses_of(method: Method, model: nn.Module, step: int = 10, steps: int = 10)
     return losses
 
 
+def assert_finite(method: Method, model: nn.Module, step: int = 10) -> None:
+    losses = losses_of(method, model, step)
+    losses.total.backward()
+    assert losses.total.isfinite()
+    for parameter in [*model.parameters(), *method.parameters()]:
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+
+
 # --- the same as plain lists --------------------------------------------------------------------------------
 
 

@@ -75,6 +75,7 @@ def vat(
     slope: Rows,
     draws: Rows,
     epsilon: float = 6.0,
+    xi: float = 1e-3,
     power_iterations: int = 1,
     adversarial_weight: float = 0.3,
     entropy_weight: float = 0.06,
@@ -94,8 +95,8 @@ def vat(
         logits = rows[4 + i]
         p, d = softmax(logits), unit(draws[i])
         for _ in range(power_iterations):
-            # As the paper says it: the gradient of KL(p ‖ q) at ξd, ξ = 1e-6; dKL/dlogits = q - p.
-            q = softmax(moved(logits, [1e-6 * x for x in d]))
+            # As the paper says it: the gradient of KL(p ‖ q) at ξd; dKL/dlogits = q - p.
+            q = softmax(moved(logits, [xi * x for x in d]))
             d = unit([sum(slope[c][k] * (q[c] - p[c]) for c in CLASSES) for k in range(len(d))])
         divergence += kl(p, moved(logits, [epsilon * x for x in d])) / 6
         unsureness += entropy(logits) / 6

@@ -4,10 +4,14 @@ import copy
 
 import pytest
 import torch
+from torch import Tensor
 
 from rankingmatch.batches import make_batch
+from rankingmatch.losses import kl_divergence
 from rankingmatch.methods import Context, make_method
+from rankingmatch.methods.passes import perturbed_logits
 from rankingmatch.methods.vat import VirtualAdversarialTraining
+from rankingmatch.networks import Classifier
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 
 
@@ -23,6 +27,29 @@ def adversarial_kl(**hyperparameters: float) -> float:
 def test_more_power_iterations_find_a_worse_perturbation() -> None:
     random, one, many = (adversarial_kl(epsilon=0.1, power_iterations=n) for n in (0, 1, 8))
     assert random < one < many
+
+
+def test_the_direction_agrees_with_the_second_derivative() -> None:
+    """Hd by finite difference in float32, as the method does it, against Hd by differentiating twice in float64."""
+    split, settings = tiny_split(), tiny_settings()
+    state = tiny_state(split, settings, "vat")
+    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    images = batch.unlabeled[0]
+    start = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    start /= start.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+
+    def slope(model: Classifier, at: Tensor, *, graph: bool) -> Tensor:
+        targets = perturbed_logits(model, images, torch.zeros_like(at)).detach().softmax(1)
+        cost = kl_divergence(perturbed_logits(model, images, at), targets).sum()
+        return torch.autograd.grad(cost, at, create_graph=graph)[0]
+
+    xi = VirtualAdversarialTraining().xi
+    near = slope(state.model, (xi * start).requires_grad_(), graph=False)
+    zero = torch.zeros(images.shape, dtype=torch.float64, requires_grad=True)
+    exact = slope(copy.deepcopy(state.model).double(), zero, graph=True)
+    (product,) = torch.autograd.grad(exact, zero, start.double())
+    cosines = torch.cosine_similarity(near.double().flatten(1), product.flatten(1))
+    assert cosines.median() > 0.99
 
 
 def test_no_perturbation_no_divergence() -> None:

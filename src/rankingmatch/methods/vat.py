@@ -23,6 +23,11 @@ class VirtualAdversarialTraining(Method):
     epsilon: float = option(
         6.0, "ε: Euclidean length of the perturbation of an image, normalised to deviation 1.", interval="[0, inf)"
     )
+    xi: float = option(
+        1e-3,
+        "ξ: distance at which a gradient is taken for the power iteration; the paper's 1e-6 is lost in float32.",
+        interval="(0, inf)",
+    )
     power_iterations: int = option(1, "Power iterations that find the perturbation's direction.", interval="[0, 100]")
     adversarial_weight: float = option(0.3, "Weight of the adversarial divergence.", interval="[0, inf)")
     entropy_weight: float = option(0.06, "Weight of the entropy of the predictions.", interval="[0, inf)")
@@ -44,18 +49,16 @@ class VirtualAdversarialTraining(Method):
         """The mean KL(q ‖ q(u + r)) for the adversarial r of length ε; q and r are constants.
 
         KL is least at r = 0, so that near 0 it is r·Hr/2, and r must point along the first eigenvector of its Hessian
-        H. A power iteration is d ← Hd / ‖Hd‖. The paper approximates Hd by the gradient at ξd with ξ = 1e-6, which in
-        float32 is mostly rounding error; here it is the second derivative itself, the limit of small ξ.
+        H. A power iteration is d ← Hd / ‖Hd‖, and Hd is the gradient at ξd, divided by ξ.
         """
-        nothing = torch.zeros(images.shape, device=images.device, requires_grad=True)
-        clean = perturbed_logits(model, images, nothing)
-        targets = clean.detach().softmax(1)
+        with torch.no_grad():  # alone, as the perturbed ones below: with other images, BatchNorm would move q
+            targets = model(images).logits.softmax(1)
         direction = _unit(torch.randn(images.shape, generator=generator).to(images.device))
-        cost = kl_divergence(clean, targets).sum()
-        (slope,) = torch.autograd.grad(cost, nothing, create_graph=True)
         for _ in range(self.power_iterations):
-            (product,) = torch.autograd.grad(slope, nothing, direction, retain_graph=True)
-            direction = _unit(product)
+            nearby = (self.xi * direction).requires_grad_()
+            cost = kl_divergence(perturbed_logits(model, images, nearby), targets).sum()
+            (slope,) = torch.autograd.grad(cost, nearby)
+            direction = _unit(slope)
         return kl_divergence(perturbed_logits(model, images, self.epsilon * direction), targets).mean()
 
 

@@ -22,6 +22,7 @@ from rankingmatch.run import Result, Run
 from rankingmatch.tables import Figure, Table, TableRow, csv_rows, latex, markdown, print_table
 
 MEGABYTE = 2**20
+WIDTH_OF_FILES = 160  # characters, where the output goes into a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -228,8 +229,9 @@ def run_recipes(
         if as_json:
             _print_json(outcome)
         elif not quiet:
+            console = Console()
             for table in outcome.tables:
-                print_table(table, Console())
+                print_table(table, console if console.is_terminal else Console(width=WIDTH_OF_FILES))
     files.write(outcomes, command)
 
 

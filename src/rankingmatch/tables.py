@@ -70,9 +70,11 @@ def print_table(table: Table, console: Console) -> None:
     note = ", the paper's below" if table.has_paper else ""
     console.print(Text(f"{table.title}\n{table.quantity}{note}"))
     shown = RichTable(box=SIMPLE_HEAD)
-    shown.add_column("", no_wrap=True)
+    shown.add_column("", overflow="fold")
     for name in table.head:
-        shown.add_column(name, justify="right")
+        shown.add_column(
+            name.replace(", ", "\n"), justify="right", overflow="fold"
+        )  # narrow is ugly, but nothing is cut
     for row in table.rows:
         texts = []
         for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):

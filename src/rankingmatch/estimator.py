@@ -15,13 +15,13 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from rankingmatch.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
 from rankingmatch.checkpoint import ModelCard, load_model, save_model
 from rankingmatch.config import Config, ExecutionSettings, assemble
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
 from rankingmatch.defaults import suggested_settings
 from rankingmatch.display import Lines
 from rankingmatch.errors import ConfigError, InputError, RunError
-from rankingmatch.labels import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
 from rankingmatch.methods import entry, make_method
 from rankingmatch.networks import outputs
 from rankingmatch.randomness import Purpose, numpy_generator

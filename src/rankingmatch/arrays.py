@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import column_or_1d
 
+from rankingmatch.data import UNLABELED
 from rankingmatch.errors import InputError
 
-UNLABELED = -1
 _MISSING = ("None", "nan", "<NA>", "NaT")  # as None, NaN and the missing values of pandas write themselves
 
 

@@ -15,7 +15,9 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.backbones import TimmBackbone, head_parameters, input_side
 from rankingmatch.checkpoint import load_model
 from rankingmatch.cli import main
+from rankingmatch.config import resolve
 from rankingmatch.errors import ConfigError
+from rankingmatch.job import begin, work
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings, make_backbone, make_classifier
 from rankingmatch.run import Run
@@ -235,6 +237,19 @@ def test_it_trains_and_loads_through_the_command_line(tmp_path: Path) -> None:
     assert model.mean.item() == pytest.approx(0.4)
     loaded = RankingMatchClassifier.load(Run(tmp_path / "run").model_path)
     assert loaded.predict_proba(np.zeros((2, 8, 8), np.uint8)).shape == (2, 10)
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint_not_from_the_pretrained_weights(tmp_path: Path) -> None:
+    given = {"steps": 6, "batch_size": 8, "mu": 1, "threads": 1, "network": "timm:fakenet", "pretrained": True}
+    config = resolve("digits", "fixmatch-ra", {**given, "backbone_learning_rate": 0.01})
+    whole, halved = Run(tmp_path / "whole"), Run(tmp_path / "halved")
+    for _ in work(begin(whole, config)):
+        pass
+    next(work(begin(halved, config), stopped=lambda: True))
+    assert not halved.model_path.exists()
+    for _ in work(begin(halved, config)):
+        pass
+    assert halved.model_path.read_bytes() == whole.model_path.read_bytes()
 
 
 @pytest.mark.parametrize("side", [8, 20])

@@ -77,10 +77,12 @@ def test_it_learns_the_digits_from_forty_labels_better_than_from_these_alone() -
     y[kept] = labels[kept]
     scores = {}
     for method in ("supervised", "fixmatch-ra"):
-        classifier = RankingMatchClassifier(method, steps=120, threads=1, random_state=0).fit(train_images, y)
+        classifier = RankingMatchClassifier(method, steps=120, batch_size=16, threads=1, random_state=0).fit(
+            train_images, y
+        )
         scores[method] = classifier.score(digits.test.images, digits.test.labels)
-    assert scores["fixmatch-ra"] > scores["supervised"]
-    assert scores["fixmatch-ra"] > 0.85
+    assert scores["fixmatch-ra"] > scores["supervised"] + 0.02
+    assert scores["fixmatch-ra"] > 0.8
 
 
 def test_it_is_the_same_loop_as_the_command_lines() -> None:
@@ -217,6 +219,7 @@ def test_images_that_are_nearly_black_are_warned_about() -> None:
         (lambda x, y: (x.astype(float) * 2, y), "floats in 0…255, or floats in 0…1"),
         (lambda x, y: (np.where(x > 90, np.nan, x), y), "contains NaN"),
         (lambda x, y: (x.astype(str), y), "has the type <U"),
+        (lambda x, y: ([x[0], x[1, :7], *x[2:]], y), "are all images of one size"),
         (lambda x, y: (x[:0], y[:0]), "no row of y has a label|0 sample"),
         (lambda x, y: (x[:-1], y), "59 images and y 60 labels"),
         (lambda x, y: (x, None), "target y is None"),
@@ -348,6 +351,22 @@ def test_a_file_that_is_no_estimator_is_named(tmp_path: Path) -> None:
         save_model(path, state.ema, ModelCard("wrn-10-1", ("a", "b", "c"), 1, 8, 8, about))
         with pytest.raises(RunError, match="not an estimator of this version"):
             RankingMatchClassifier.load(path)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    images, _, labels = some(20)
+    given = {"threshold": np.float64(0.9), "operations": np.int64(1)}
+    classifier = quick(steps=1, hyperparameters=given).fit(images, labels)
+    with pytest.raises(RunError, match="nowhere/model cannot be written"):
+        classifier.save(tmp_path / "nowhere/model")
+    classifier.save(tmp_path / "model")
+    assert RankingMatchClassifier.load(tmp_path / "model").hyperparameters == given
+
+
+def test_a_score_does_not_compare_texts_with_numbers() -> None:
+    images, truth, labels = some(20)
+    with pytest.raises(InputError, match=r"classes are numbers .* and y has texts"):
+        quick(steps=1).fit(images, labels).score(images, truth.astype(str))
 
 
 def test_a_fitted_estimator_survives_pickle() -> None:

@@ -80,9 +80,11 @@ def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
     """`X` as (n, h, w, c) numbers, checked; (n, h, w) becomes one channel."""
     if hasattr(X, "toarray"):
         raise InputError(f"{name} is a sparse matrix; images are dense arrays (n, height, width[, channels])")
-    values = np.asarray(X)
-    if values.dtype == object:
-        values = values.astype(np.float64)
+    try:
+        values = np.asarray(X)
+        values = values.astype(np.float64) if values.dtype == object else values
+    except ValueError as error:
+        raise InputError(f"{name} is no array of numbers ({error}); are all images of one size?") from error
     if values.dtype.kind == "c":
         raise InputError(f"Complex data not supported: {name} must have whole numbers 0…255 or floats")
     if values.dtype.kind not in "biuf":

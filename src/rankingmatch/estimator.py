@@ -33,6 +33,8 @@ from rankingmatch.train import train
 _SAID_OTHERWISE = ("labels", "validation", "split", "image_size", "data_dir", "include_labeled", "seed")
 _OWN_PARAMETERS = ("network", "steps", "batch_size", "mu", "learning_rate", "device", "threads")
 
+DARK = 64  # images nowhere brighter than this are warned about
+
 
 class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An image classifier that learns from a few labeled and many unlabeled images.
@@ -90,9 +92,10 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(f"y has only one class, {classes[0]!r}; a classifier needs at least two classes")
         white = white_of(images)
         images = as_uint8(images, white)
-        if images.max() <= 64:
+        brightest = images[:: max(1, len(images) // 1000)].max()
+        if brightest <= DARK:
             warnings.warn(
-                f"the brightest pixel of X is {images.max()} of 255: are the images on another scale? Bring white to "
+                f"the brightest pixel of X is {brightest} of 255: are the images on another scale? Bring white to "
                 "255, or divide by the largest value",
                 stacklevel=2,
             )
@@ -158,6 +161,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                         best = copy.deepcopy(state.ema)
         self.model_ = (best or state.ema).cpu()
         self.history_, self.n_iter_, self._network = history, state.step, config.network.network
+        self.__dict__.pop("validation_score_", None)  # of an earlier fit
         if state.best_error is not None:
             self.validation_score_ = 1 - state.best_error / 100
 
@@ -188,6 +192,9 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(f"X has {len(predicted)} images and y {len(labels)} labels; there must be one for each")
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         truth = np.array(labels[known].tolist())
+        if (truth.dtype.kind == "U") != (predicted.dtype.kind == "U"):
+            kinds = ("texts", "numbers") if predicted.dtype.kind == "U" else ("numbers", "texts")
+            raise InputError(f"the classes are {kinds[0]} ({predicted[0]!r}) and y has {kinds[1]} ({truth[0]!r})")
         return float(accuracy_score(truth, predicted[known], sample_weight=weight))
 
     def _probabilities(self, images: np.ndarray) -> np.ndarray:
@@ -205,12 +212,17 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Write model, classes and parameters into one safetensors file, without pickle; not `transduction_`."""
         check_is_fitted(self, "model_")
         parameters = {name: _plain(value) for name, value in self.get_params().items()}
+        if self.hyperparameters is not None:
+            parameters["hyperparameters"] = {name: _plain(value) for name, value in self.hyperparameters.items()}
         if not isinstance(parameters["random_state"], (int, type(None))):
             parameters["random_state"] = None  # a generator has moved on
         height, width, channels = self.image_shape_
         about = {"parameters": parameters, "classes": self.classes_.tolist(), "white": self._white}
         names = tuple(str(name) for name in self.classes_)
-        save_model(Path(path), self.model_, ModelCard(self._network, names, channels, height, width, about))
+        try:
+            save_model(Path(path), self.model_, ModelCard(self._network, names, channels, height, width, about))
+        except OSError as error:
+            raise RunError(f"{path} cannot be written ({error.strerror})") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

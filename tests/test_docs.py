@@ -29,6 +29,15 @@ def test_the_recipes_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     main(["bench", "mine.toml", "--folds", "1", "--quiet", "--set", "steps=2", "--set", "mu=1"])
 
 
+def test_the_estimators_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(python_blocks("docs/estimator.md"))
+    quick, count = re.subn("random_state=0", "random_state=0, steps=4", text)
+    assert count == text.count("RankingMatchClassifier(")
+    exec(quick, {})
+    assert (tmp_path / "digits.safetensors").exists()
+
+
 def test_the_method_of_the_docs_trains_with_its_own_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = python_blocks("docs/methods.md")
     (tmp_path / "my_package.py").write_text(block)

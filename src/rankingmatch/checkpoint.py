@@ -3,8 +3,9 @@
 import hashlib
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -34,12 +35,16 @@ class ModelCard:
     channels: int
     height: int
     width: int
+    estimator: dict[str, Any] = field(default_factory=dict)  # what the estimator knows besides, as plain values
 
 
 def save_model(path: Path, model: Classifier, card: ModelCard) -> None:
     """Write a model with its card into one file."""
     # One key only: the order of several would not be the same every time.
-    metadata = {"rankingmatch": json.dumps(asdict(card))}
+    values = asdict(card)
+    if not card.estimator:
+        del values["estimator"]
+    metadata = {"rankingmatch": json.dumps(values)}
     tensors = {name: _own_copy(value) for name, value in model.state_dict().items()}
     write_atomically(path, bytes_of_tensors(tensors, metadata))
 

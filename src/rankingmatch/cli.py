@@ -176,6 +176,31 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
 
 
 @cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--input",
+    "values",
+    type=click.Choice(["uint8", "float"]),
+    default="uint8",
+    help="What the file takes: uint8 in 0…255, or float32 in 0…1. [uint8]",
+)
+@click.option("--logits", is_flag=True, help="Give logits instead of probabilities.")
+@click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
+@json_option
+def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json: bool) -> None:
+    """Write the model of a trained RUN into an ONNX FILE.
+
+    Normalisation and softmax are inside; it takes any number of images at a time. It is compared with PyTorch in ONNX
+    Runtime before it is written. RUN may also be a model's safetensors file.
+    """
+    from rankingmatch.export import export_run
+
+    exported = export_run(run, file, values=values, logits=logits, best=best)
+    click.echo(json.dumps(exported.to_json()) if as_json else exported.words())
+
+
+@cli.command()
 @json_option
 def methods(as_json: bool) -> None:
     """List the methods, with the paper's comparison of them."""

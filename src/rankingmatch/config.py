@@ -110,6 +110,12 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     values = {**_preset(dataset, given.get("image_size")), **entry(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
+    return assemble(dataset, method, values)
+
+
+def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
+    """The configuration with these values, each for the room or the method that declares it, all checked."""
+    values = dict(values)
     sections = {}
     for name, settings in SECTIONS.items():
         names = [option.name for option in options_of(settings)]

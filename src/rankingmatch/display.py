@@ -68,7 +68,11 @@ class Lines(Silent):
 
     def start(self, job: Job) -> None:
         """What is about to happen."""
-        print(headline(job), file=sys.stderr, flush=True)
+        self.say(headline(job))
+
+    def say(self, words: str) -> None:
+        """A line, at once."""
+        print(words, file=sys.stderr, flush=True)
 
     def update(self, record: Record) -> None:
         """Step, losses, pseudo-labels, errors, speed, time left."""
@@ -84,7 +88,7 @@ class Lines(Silent):
             f"{record.metrics.images_per_second:,.0f} images/s",
             f"{left:.0f} s left",
         ]
-        print(" | ".join(words), file=sys.stderr, flush=True)
+        self.say(" | ".join(words))
 
 
 class Live:

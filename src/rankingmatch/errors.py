@@ -16,6 +16,10 @@ class DataError(RankingMatchError):
     """Images or labels that cannot be used."""
 
 
+class InputError(DataError, ValueError):
+    """Arrays given to the estimator that cannot be used; a ValueError, too, as scikit-learn's tools expect."""
+
+
 class RunError(RankingMatchError):
     """A run directory that cannot be read or written."""
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
+from rankingmatch.backbones import head_parameters
 from rankingmatch.data import Split
 from rankingmatch.errors import ConfigError, DataError, DivergedError, unknown_name
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
@@ -45,6 +46,12 @@ class TrainSettings:
     mu: int = option(7, "μ: unlabeled images per labeled image.", interval="[1, 1024]")
     learning_rate: float = option(
         0.03, "η: learning rate at the start; it decays as η cos(7πs/16S).", interval="(0, inf)"
+    )
+    backbone_learning_rate: float | None = option(
+        None,
+        "Learning rate at the start of the network without its head, lower where it is trained already; 0 leaves its "
+        "weights as they are. By default --learning-rate.",
+        interval="[0, inf)",
     )
     momentum: float = option(0.9, "Nesterov momentum of SGD.", interval="[0, 1)")
     weight_decay: float = option(0.0005, "Weight decay of convolution and linear weights.", interval="[0, inf)")
@@ -149,12 +156,11 @@ def initial_state(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
         seen = np.union1d(split.labeled_rows, split.unlabeled_rows)
-        model = make_classifier(network.network, classes, *channel_statistics(split.images, seen))
+        statistics = channel_statistics(split.images, seen)
+        model = make_classifier(
+            network.network, classes, *statistics, pretrained=network.pretrained, weights=network.weights
+        )
         method.prepare(Task(classes, _feature_width(model, network.network, split), len(split.unlabeled_rows)))
-    # The trial pass above has touched BatchNorm's running statistics; they start anew.
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.reset_running_stats()
     set_batchnorm_momentum(model, network.batchnorm_momentum or batchnorm_momentum(settings.total_steps))
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
@@ -166,11 +172,14 @@ def _feature_width(model: Classifier, name: str, split: Split) -> int:
 
     ConfigError if the network cannot take these images.
     """
+    buffers = {buffer: buffer.clone() for buffer in model.buffers()}
     try:
         logits, features = model(to_tensor(split.images[:2], torch.device("cpu")))
     except Exception as error:  # it may be the user's code
         size = "×".join(map(str, split.images.shape[1:]))
         raise ConfigError(f"network '{name}' cannot take {size} images ({type(error).__name__}: {error})") from error
+    for buffer, before in buffers.items():  # BatchNorm's running statistics, which the pass has touched
+        buffer.copy_(before)
     if logits.shape != (2, len(split.classes)) or features.ndim != 2:
         raise ConfigError(
             f"network '{name}' must return logits (n, {len(split.classes)}) or (logits, features (n, width)); for two "
@@ -179,12 +188,34 @@ def _feature_width(model: Classifier, name: str, split: Split) -> int:
     return 0 if features is logits else int(features.shape[1])
 
 
-def make_optimizer(objective: nn.Module, settings: TrainSettings) -> torch.optim.SGD:
-    """SGD with Nesterov momentum; weight decay on matrices and kernels only, never on biases and norms."""
+def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim.SGD:
+    """SGD with Nesterov momentum; weight decay on matrices and kernels only, never on biases and norms.
+
+    Each group has a `base`, its learning rate at the start.
+    """
+    backbone = _backbone_parameters(objective) if settings.backbone_learning_rate is not None else set()
     parameters = [p for p in objective.parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
+    groups: list[dict[str, Any]] = []
+    for base, among in (
+        (settings.learning_rate, [p for p in parameters if p not in backbone]),
+        (settings.backbone_learning_rate, [p for p in parameters if p in backbone]),
+    ):
+        for decay, params in (
+            (settings.weight_decay, [p for p in among if p.ndim > 1]),
+            (0.0, [p for p in among if p.ndim <= 1]),
+        ):
+            if params:
+                groups.append({"params": params, "weight_decay": decay, "base": base})
     momentum = settings.momentum
     return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0)
+
+
+def _backbone_parameters(objective: Objective) -> set[nn.Parameter]:
+    """The parameters of the network without its head; ConfigError if it has no head that could be told from it."""
+    backbone = objective.model.backbone
+    assert isinstance(backbone, nn.Module)
+    head = head_parameters(backbone)
+    rest = {parameter for name, parameter in backbone.named_parameters() if name not in head}
+    if not head or not rest:
+        raise ConfigError("--backbone-learning-rate: the network has no linear head on a backbone; leave it out")
+    return rest

@@ -22,7 +22,7 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
     """Forward, backward, SGD and EMA: advances the state by one step."""
     steps = settings.total_steps
     for group in state.optimizer.param_groups:
-        group["lr"] = cosine(settings.learning_rate, state.step, steps)
+        group["lr"] = cosine(group["base"], state.step, steps)
     generator = torch_generator(settings.seed, Purpose.METHOD, state.step)
     context = Context(state.step, steps, state.ema, generator)
     devices = [state.device] if state.device.type == "cuda" else []

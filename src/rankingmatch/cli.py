@@ -89,16 +89,19 @@ def train(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Train on DATA, a name from `rankingmatch datasets`, into a run directory.
+    """Train on DATA, a name from `rankingmatch datasets` or a folder of images, into a run directory.
 
-    A dataset brings defaults of its own, which `rankingmatch datasets` shows; flags come before them.
+    A dataset brings defaults of its own, which `rankingmatch datasets` shows, and a folder's follow from what is in it;
+    flags come before them.
     """
-    from rankingmatch.display import display_for, follow
+    from rankingmatch.display import display_for, follow, introduce
     from rankingmatch.flags import given_settings
     from rankingmatch.job import begin
 
     run, config = _locate(data, method, out, resume, given_settings(settings))
     if run.result() is None:
+        if not (as_json or quiet):
+            introduce(config)
         display = display_for(json_lines=as_json, quiet=quiet)
         follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
     _print_result(run, as_json, quiet)
@@ -116,11 +119,14 @@ def _locate(
     if data is None and resume:
         raise ConfigError("which run? give it with --out, such as: rankingmatch train --resume --out runs/mine")
     if data is None:
-        raise ConfigError("which data? give a name from `rankingmatch datasets`, such as: rankingmatch train digits")
+        raise ConfigError(
+            "which data? give a folder of images or a name from `rankingmatch datasets`, such as: "
+            "rankingmatch train digits"
+        )
     config = resolve(data, method or "rankingmatch-bm", given)
     if out is None:
-        labels = config.data.labels or "all"
-        out = Path("runs") / f"{data}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
+        labels, name = config.data.labels or "all", Path(data).resolve().name
+        out = Path("runs") / f"{name}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
         if resume and Run(out).exists():
             return _locate(data, method, out, resume, given)
     Run(out).refuse_if_taken()
@@ -129,7 +135,11 @@ def _locate(
 
 def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
     """The configuration of a run that goes on: only where and how it is carried out may be given anew."""
+    from rankingmatch.data import whole_paths
+
     saved = config.to_json()
+    dataset, given = whole_paths(given["dataset"] or config.dataset, given)
+    given["dataset"] = dataset
     execution = {name: given.pop(name) for name in saved["execution"] if name in given}
     flat = {key: value for part in saved.values() if isinstance(part, dict) for key, value in part.items()}
     flat |= {"dataset": saved["dataset"], "method": saved["method"]}

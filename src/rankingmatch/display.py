@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import rich.live
@@ -13,6 +14,8 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from rankingmatch.config import Config
+from rankingmatch.data import BENCHMARKS
 from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.job import Job, work
 from rankingmatch.records import Metrics, Record
@@ -161,6 +164,27 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
         display.close()
     if job.run.result() is None:
         raise Interrupted(f"stopped; to go on: {how_to_go_on}")
+
+
+def introduce(config: Config) -> None:
+    """Say what a folder holds and which settings follow from it; a dataset known by name needs no introduction."""
+    if config.dataset in BENCHMARKS:
+        if Path(config.dataset).is_dir():
+            print(f"{config.dataset}: the dataset, not the folder, which is ./{config.dataset}", file=sys.stderr)
+        return
+    found = config.source
+    values = {key: value for part in config.to_json().values() if isinstance(part, dict) for key, value in part.items()}
+    words = [f"--{name.replace('_', '-')} {values[name]}" for name in found.preset if name != "flip"]
+    words.append("--flip" if values["flip"] else "--no-flip")
+    lines = [f"{config.dataset}: {found.description}", f"settings: {' '.join(words)}"]
+    if not found.evaluated and config.data.validation == 0:
+        lines.append(
+            "no validation or test images, and too few labels to hold some out: only losses and pseudo-labels will "
+            "show how it goes"
+        )
+    elif config.data.validation:
+        lines.append(f"no validation images: {config.data.validation:,} of the labeled ones are held out")
+    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def headline(job: Job) -> str:

@@ -8,8 +8,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from rankingmatch.data import Images, benchmark
+from rankingmatch.data import Images
 from rankingmatch.errors import DataError
+from rankingmatch.job import load_dataset
 from rankingmatch.metrics import calibration_error, confusion_matrix, error_rate
 from rankingmatch.networks import outputs
 from rankingmatch.run import Run
@@ -21,7 +22,7 @@ def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: s
     place = replace(config.execution, device=device or config.execution.device).torch_device()
     model, card = run.load_model(place, best=best)
     name = dataset or config.dataset
-    loaded = benchmark(name).load(config.execution.data_path(), config.data.image_size)
+    loaded = load_dataset(config if dataset is None else replace(config, dataset=dataset))
     if loaded.test is None:
         raise DataError(f"{name} has no test images")
     shape = (card.height, card.width, card.channels)

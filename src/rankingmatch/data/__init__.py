@@ -2,6 +2,7 @@
 
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.sampler import rows_of_step
+from rankingmatch.data.sources import source, title, whole_paths
 from rankingmatch.data.split import (
     UNLABELED,
     Dataset,
@@ -28,4 +29,7 @@ __all__ = [
     "make_split",
     "rows_of_step",
     "rows_to_json",
+    "source",
+    "title",
+    "whole_paths",
 ]

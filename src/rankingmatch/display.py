@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from rankingmatch.config import Config
-from rankingmatch.data import BENCHMARKS
+from rankingmatch.data import BENCHMARKS, some
 from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.job import Job, work
 from rankingmatch.records import Metrics, Record
@@ -226,6 +226,9 @@ def error_words(record: Record) -> list[str]:
 def result_lines(result: Result, run: Run) -> str:
     """The end of a run in words, and what to do next."""
     minutes, seconds = divmod(round(result.seconds), 60)
+    skipped = run.skipped()
+    words = some([f"{file} {reason}" for file, reason in skipped])
+    left_out = f"files left out: {words}; all of them are in {run.path / 'split.json'}\n" if skipped else ""
     errors = [
         f"{name} error {error:.2f} %"
         for name, error in (("test", result.test_error), ("validation", result.val_error))
@@ -235,5 +238,6 @@ def result_lines(result: Result, run: Run) -> str:
         f"{', '.join(errors) or 'trained'} with {result.labels} labels, "
         f"{result.steps:,} steps in {minutes}:{seconds:02d}\n"
         f"model: {run.model_path}\n"
-        f"next:  rankingmatch evaluate {run.path}"
+        f"{left_out}"
+        f"next:  rankingmatch {f'predict {run.path} IMAGES' if result.test_error is None else f'evaluate {run.path}'}"
     )

@@ -110,6 +110,14 @@ class Run:
         """Write which training images are labeled and which validate."""
         write_json(self.path / "split.json", rows, indent=None)
 
+    def skipped(self) -> list[tuple[str, str]]:
+        """The files of a folder that were left out, and why."""
+        path = self.path / "split.json"
+        if not path.exists():
+            return []
+        with _damage_named(path):
+            return [(file, reason) for file, reason in json.loads(path.read_text()).get("skipped", ())]
+
     def config(self) -> Config:
         """The configuration the run was made with."""
         path = self.path / "config.json"

@@ -78,6 +78,21 @@ def scan(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = No
     return folder
 
 
+def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[str], list[int]]:
+    """The images in a folder's test/, or else in its class folders, and the places of their classes among these."""
+    folder = Folder(root)
+    place = root / "test" if (root / "test").is_dir() else _labeled_root(root)
+    pairs = [(folder.path(file), name) for file, name in _class_folders(folder, place)]
+    if not pairs:
+        raise DataError(f"{root} has neither test/ nor class folders with images")
+    unknown = sorted({name for _, name in pairs} - set(classes))
+    if unknown:
+        raise DataError(
+            f"{place}: '{printable(unknown[0])}' is none of the classes that were trained ({', '.join(classes)})"
+        )
+    return [file for file, _ in pairs], [classes.index(name) for _, name in pairs]
+
+
 def images_below(place: Path) -> Iterator[str]:
     """The files below a folder whose names are those of images, in order; links are followed, but never in a circle."""
     return _images(Folder(Path()), place)

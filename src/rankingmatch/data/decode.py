@@ -107,11 +107,13 @@ def _decoded(file: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, bool]:
     with _opened(file) as image:
         grey = image.mode in GREY
         # A large JPEG is decoded at the nearest simple fraction of its size that is still three times what is wanted.
-        image.draft(None, (3 * max(height, width), 3 * max(height, width)))
+        enough = 3 * max(height, width)
+        if min(image.size) >= 2 * enough:
+            image.draft(None, (enough, enough))
         plain = _plain(_upright(image))
         if plain.size != (width, height):
             plain = plain.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
-        return np.asarray(plain.convert("L" if channels == 1 else "RGB")).reshape(shape), grey
+        return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), grey
 
 
 @contextlib.contextmanager
@@ -138,6 +140,8 @@ def _opened(file: str) -> Iterator[Image.Image]:
 
 
 def _upright(image: Image.Image) -> Image.Image:
+    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():  # the quick way for most small files
+        return image
     with contextlib.suppress(Exception):  # damaged EXIF data: the picture may still be good
         return ImageOps.exif_transpose(image)
     return image
@@ -154,4 +158,8 @@ def _plain(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("L" if grey else "RGB")
+    return _in_mode(image, "L" if grey else "RGB")
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)  # which copies where there is nothing to do

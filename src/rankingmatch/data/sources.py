@@ -1,6 +1,5 @@
 """A dataset by name or by folder: folders are read into the same cache, and choose settings by what they hold."""
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -167,7 +166,7 @@ def _blocks(folder: Folder, shape: tuple[int, int, int], notes: dict[str, Any]) 
     from rich.progress import MofNCompleteColumn, Progress
 
     total = sum(map(len, folder.parts.values()))
-    seen: dict[str, list[tuple[bytes, str]]] = {}  # checksums of the pixels
+    seen: dict[str, list[tuple[int, str]]] = {}  # checksums of the pixels
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -199,8 +198,8 @@ def _check_labels(folder: Folder, part: str, readable: set[int]) -> None:
             raise DataError(f"{folder.root}: no image of the class '{printable(name)}' can be read; add some")
 
 
-def _checksum(image: np.ndarray) -> bytes:
-    return hashlib.blake2b(image.data, digest_size=16).digest()
+def _checksum(image: np.ndarray) -> int:
+    return hash(image.tobytes())  # 64 bits, and twice as fast as the quickest checksum of hashlib
 
 
 def _shown(folder: Folder, path: str) -> str:

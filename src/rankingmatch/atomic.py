@@ -2,17 +2,25 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that at any instant there is either the old one or the new one, whole."""
+    with opened_atomically(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def opened_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """A file to be written piece by piece, which takes its place when the block is left without an error."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

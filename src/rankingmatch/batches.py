@@ -23,7 +23,7 @@ def make_batch(
     device: torch.device,
 ) -> tuple[Batch, Tensor]:
     """The batch of a step and the truth of its unlabeled rows (-1 where unknown): a function of (seed, step)."""
-    labeled = rows_of_step(split.labeled_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    labeled = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
     generator = torch_generator(settings.seed, Purpose.LABELED_VIEWS, step)
     labels = torch.from_numpy(split.labels[labeled]).to(device)
     labeled_views = _views(split.images[labeled], method.labeled_views, views, generator, device)
@@ -62,7 +62,7 @@ def make_probes(
     learning = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
     if not learning:
         return []
-    rows = rows_of_step(split.labeled_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    rows = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
     generator = torch_generator(settings.seed, Purpose.PROBES, step)
     images, labels = to_tensor(split.images[rows], device), torch.from_numpy(split.labels[rows]).to(device)
     count, _, height, width = images.shape

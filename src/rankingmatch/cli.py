@@ -1,13 +1,16 @@
 """The command line. It knows names, files and words; torch is imported only where a command computes."""
 
+import contextlib
+import io
 import json
 import logging
 import sys
 import tomllib
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -89,16 +92,19 @@ def train(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Train on DATA, a name from `rankingmatch datasets`, into a run directory.
+    """Train on DATA, a name from `rankingmatch datasets` or a folder of images, into a run directory.
 
-    A dataset brings defaults of its own, which `rankingmatch datasets` shows; flags come before them.
+    A dataset brings defaults of its own, which `rankingmatch datasets` shows, and a folder's follow from what is in it;
+    flags come before them.
     """
-    from rankingmatch.display import display_for, follow
+    from rankingmatch.display import display_for, follow, introduce
     from rankingmatch.flags import given_settings
     from rankingmatch.job import begin
 
     run, config = _locate(data, method, out, resume, given_settings(settings))
     if run.result() is None:
+        if not (as_json or quiet):
+            introduce(config)
         display = display_for(json_lines=as_json, quiet=quiet)
         follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
     _print_result(run, as_json, quiet)
@@ -116,11 +122,14 @@ def _locate(
     if data is None and resume:
         raise ConfigError("which run? give it with --out, such as: rankingmatch train --resume --out runs/mine")
     if data is None:
-        raise ConfigError("which data? give a name from `rankingmatch datasets`, such as: rankingmatch train digits")
+        raise ConfigError(
+            "which data? give a folder of images or a name from `rankingmatch datasets`, such as: "
+            "rankingmatch train digits"
+        )
     config = resolve(data, method or "rankingmatch-bm", given)
     if out is None:
-        labels = config.data.labels or "all"
-        out = Path("runs") / f"{data}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
+        labels, name = config.data.labels or "all", Path(data).resolve().name
+        out = Path("runs") / f"{name}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
         if resume and Run(out).exists():
             return _locate(data, method, out, resume, given)
     Run(out).refuse_if_taken()
@@ -129,7 +138,11 @@ def _locate(
 
 def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
     """The configuration of a run that goes on: only where and how it is carried out may be given anew."""
+    from rankingmatch.data import whole_paths
+
     saved = config.to_json()
+    dataset, given = whole_paths(given["dataset"] or config.dataset, given)
+    given["dataset"] = dataset
     execution = {name: given.pop(name) for name in saved["execution"] if name in given}
     flat = {key: value for part in saved.values() if isinstance(part, dict) for key, value in part.items()}
     flat |= {"dataset": saved["dataset"], "method": saved["method"]}
@@ -164,7 +177,7 @@ def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
 @click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
 @json_option
 def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
-    """Measure a trained RUN on its test images, or on those of DATA."""
+    """Measure a trained RUN on its test images, or on those of DATA, a name or a folder."""
     from rankingmatch.evaluate import evaluate_run, evaluation_table
     from rankingmatch.run import Run
 
@@ -173,6 +186,71 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
         click.echo(json.dumps(report))
     else:
         evaluation_table(report)
+
+
+@cli.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("images", nargs=-1, required=True)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where the table goes. [standard output]")
+@click.option("--probabilities", is_flag=True, help="The probabilities of all classes, too.")
+@click.option("--sort-into", type=click.Path(path_type=Path), metavar="DIR", help="Copy images into class folders.")
+@click.option("--link", is_flag=True, help="With --sort-into: link images instead of copying them.")
+@click.option("--null", is_flag=True, help="Names on standard input end with a zero byte: find … -print0.")
+@click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
+@click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
+@json_option
+def predict(
+    run: Path,
+    images: tuple[str, ...],
+    out: Path | None,
+    probabilities: bool,
+    sort_into: Path | None,
+    link: bool,
+    null: bool,
+    best: bool,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Say what IMAGES show: a CSV table of file, label and confidence.
+
+    IMAGES are files and folders; - reads names from standard input. Files that are no images are left out and listed.
+    """
+    from rankingmatch import predict as words
+    from rankingmatch.run import Run
+
+    if link and sort_into is None:
+        raise ConfigError("--link goes with --sort-into DIR")
+    chosen = Run(run)
+    execution = chosen.config().execution
+    place = replace(execution, device=device or execution.device).torch_device()
+    model, card = chosen.load_model(place, best=best)
+    files = words.image_files(images, words.names_in(sys.stdin.buffer, b"\0" if null else b"\n"))
+    write = words.json_writer if as_json else words.csv_writer
+    with contextlib.ExitStack() as stack:
+        table = stack.enter_context(_text(out))
+        writers = [write(table, card.classes, probabilities=probabilities)]
+        if sort_into is not None:
+            writers.append(stack.enter_context(words.sorting_into(sort_into, card.classes, link=link)))
+        count, bad = words.write_predictions(words.predictions(model, card, files, place), writers)
+    if out is not None and not as_json:
+        click.echo(f"{count:,} images → {out}{'' if sort_into is None else f' and {sort_into}'}", err=True)
+    if bad:
+        click.echo(f"{len(bad):,} files are left out: {words.skipped_words(bad)}", err=True)
+
+
+@contextlib.contextmanager
+def _text(path: Path | None) -> Iterator[IO[str]]:
+    """A file that appears when it is whole, or standard output; names that are no text pass as the bytes they are."""
+    from rankingmatch.atomic import opened_atomically
+
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no directory {path.parent}")
+    with contextlib.nullcontext(sys.stdout.buffer) if path is None else opened_atomically(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True)
+        try:
+            yield text
+        finally:
+            text.detach()
 
 
 @cli.command()

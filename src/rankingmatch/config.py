@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rankingmatch.augment import ViewSettings
-from rankingmatch.data import DataSettings, benchmark
+from rankingmatch.data import Benchmark, DataSettings, source, whole_paths
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
@@ -70,6 +70,11 @@ class Config:
     training: TrainSettings
     execution: ExecutionSettings
 
+    @property
+    def source(self) -> Benchmark:
+        """The dataset or folder."""
+        return source(self.dataset, self.data.unlabeled, self.data.labels_csv, self.data.image_size)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, nested by room."""
         return dataclasses.asdict(self)
@@ -107,7 +112,8 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     """
     if given.get("epochs") is not None and given.get("steps") is not None:
         raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
-    values = {**_preset(dataset, given.get("image_size")), **entry(method).preset, **given}
+    dataset, given = whole_paths(dataset, given)
+    values = {**_preset(dataset, given), **entry(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
     return assemble(dataset, method, values)
@@ -134,9 +140,15 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
     return Config(dataset, method, {**defaults, **values}, **sections)
 
 
-def _preset(dataset: str, image_size: int | None) -> dict[str, Any]:
+def source_of(dataset: str, given: Mapping[str, Any]) -> Benchmark:
+    """The dataset or folder of a name, with what the settings say of it."""
+    return source(dataset, given.get("unlabeled"), given.get("labels_csv"), given.get("image_size"))
+
+
+def _preset(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """A dataset's settings; the lengths in pixels follow the size of the images."""
-    chosen = benchmark(dataset)
+    chosen = source_of(dataset, given)
+    image_size = given.get("image_size")
     preset = dict(chosen.preset)
     if image_size is not None:
         defaults = {option.name: option.default for option in options_of(ViewSettings)}

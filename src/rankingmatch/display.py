@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import rich.live
@@ -13,6 +14,8 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from rankingmatch.config import Config
+from rankingmatch.data import BENCHMARKS, some
 from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.job import Job, work
 from rankingmatch.records import Metrics, Record
@@ -167,6 +170,27 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
         raise Interrupted(f"stopped; to go on: {how_to_go_on}")
 
 
+def introduce(config: Config) -> None:
+    """Say what a folder holds and which settings follow from it; a dataset known by name needs no introduction."""
+    if config.dataset in BENCHMARKS:
+        if Path(config.dataset).is_dir():
+            print(f"{config.dataset}: the dataset, not the folder, which is ./{config.dataset}", file=sys.stderr)
+        return
+    found = config.source
+    values = {key: value for part in config.to_json().values() if isinstance(part, dict) for key, value in part.items()}
+    words = [f"--{name.replace('_', '-')} {values[name]}" for name in found.preset if name != "flip"]
+    words.append("--flip" if values["flip"] else "--no-flip")
+    lines = [f"{config.dataset}: {found.description}", f"settings: {' '.join(words)}"]
+    if not found.evaluated and config.data.validation == 0:
+        lines.append(
+            "no validation or test images, and too few labels to hold some out: only losses and pseudo-labels will "
+            "show how it goes"
+        )
+    elif config.data.validation:
+        lines.append(f"no validation images: {config.data.validation:,} of the labeled ones are held out")
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
 def headline(job: Job) -> str:
     """What is about to be trained, on what, and where it goes."""
     config, split = job.config, job.split
@@ -206,6 +230,9 @@ def error_words(record: Record) -> list[str]:
 def result_lines(result: Result, run: Run) -> str:
     """The end of a run in words, and what to do next."""
     minutes, seconds = divmod(round(result.seconds), 60)
+    skipped = run.skipped()
+    words = some([f"{file} {reason}" for file, reason in skipped])
+    left_out = f"files left out: {words}; all of them are in {run.path / 'split.json'}\n" if skipped else ""
     errors = [
         f"{name} error {error:.2f} %"
         for name, error in (("test", result.test_error), ("validation", result.val_error))
@@ -215,5 +242,6 @@ def result_lines(result: Result, run: Run) -> str:
         f"{', '.join(errors) or 'trained'} with {result.labels} labels, "
         f"{result.steps:,} steps in {minutes}:{seconds:02d}\n"
         f"model: {run.model_path}\n"
-        f"next:  rankingmatch evaluate {run.path}"
+        f"{left_out}"
+        f"next:  rankingmatch {f'predict {run.path} IMAGES' if result.test_error is None else f'evaluate {run.path}'}"
     )

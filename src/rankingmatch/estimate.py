@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rankingmatch.config import Config
-from rankingmatch.data import Dataset, DataSettings, Images, Split, benchmark, make_split
+from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import outputs
 from rankingmatch.progress import duration
@@ -85,7 +85,7 @@ def measure(config: Config) -> tuple[float, float]:
 
 def _stand_in(config: Config) -> Split:
     """Noise of the shape of a dataset."""
-    known = benchmark(config.dataset)
+    known = config.source
     size = config.data.image_size
     shape = known.shape if size is None else (size, size, known.shape[2])
     labels = np.arange(max(4 * known.classes, EVALUATED_AT_ONCE)) % known.classes
@@ -116,4 +116,4 @@ def _evaluation(config: Config, split: Split, state: State) -> float:
     started = time.perf_counter()
     for output in outputs(state.ema, split.images[:EVALUATED_AT_ONCE], state.device):
         output.logits.sum().item()
-    return (time.perf_counter() - started) / EVALUATED_AT_ONCE * benchmark(config.dataset).evaluated
+    return (time.perf_counter() - started) / EVALUATED_AT_ONCE * config.source.evaluated

@@ -1,52 +1,90 @@
 """How a trained run does on labeled images."""
 
+import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from torch import nn
 
-from rankingmatch.data import Images, benchmark
+from rankingmatch.checkpoint import ModelCard
+from rankingmatch.config import Config
+from rankingmatch.data import BENCHMARKS, Images, labeled_files
 from rankingmatch.errors import DataError
+from rankingmatch.job import load_dataset
 from rankingmatch.metrics import calibration_error, confusion_matrix, error_rate
 from rankingmatch.networks import outputs
+from rankingmatch.predict import predictions, skipped_words, write_predictions
 from rankingmatch.run import Run
+
+log = logging.getLogger(__name__)
 
 
 def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: str | None = None) -> dict[str, Any]:
-    """Error, calibration and confusion of a run's model on the test images of a dataset, by default its own."""
+    """Error, calibration and confusion of a run's model on the test images of a dataset or folder, by default its own.
+
+    A folder has them in test/, or in class folders.
+    """
     config = run.config()
     place = replace(config.execution, device=device or config.execution.device).torch_device()
     model, card = run.load_model(place, best=best)
-    name = dataset or config.dataset
-    loaded = benchmark(name).load(config.execution.data_path(), config.data.image_size)
-    if loaded.test is None:
-        raise DataError(f"{name} has no test images")
-    shape = (card.height, card.width, card.channels)
-    if loaded.test.images.shape[1:] != shape or loaded.classes != card.classes:
-        raise DataError(f"{name} has other classes or another image shape than {run.path} was trained on {shape}")
-    probabilities = np.concatenate(
-        [output.logits.softmax(1).cpu().numpy() for output in outputs(model, loaded.test.images, place)]
-    )
+    if dataset is not None and dataset not in BENCHMARKS and Path(dataset).is_dir():
+        probabilities, labels = _of_folder(model, card, Path(dataset), place)
+    else:
+        test = _test_images(run, config if dataset is None else replace(config, dataset=dataset), card)
+        labels = test.labels
+        probabilities = np.concatenate(
+            [output.logits.softmax(1).cpu().numpy() for output in outputs(model, test.images, place)]
+        )
     return {
         "run": str(run.path),
-        "dataset": name,
+        "dataset": dataset or config.dataset,
         "classes": list(card.classes),
-        **scores(probabilities, loaded.test),
+        **scores(probabilities, labels),
     }
 
 
-def scores(probabilities: np.ndarray, images: Images) -> dict[str, Any]:
-    """What (n, classes) probabilities say about labeled images, as plain values; errors in percent."""
+def _test_images(run: Run, config: Config, card: ModelCard) -> Images:
+    loaded = load_dataset(config)
+    if loaded.test is None:
+        raise DataError(
+            f"{config.dataset} has no test images; give a folder of class folders: rankingmatch evaluate RUN FOLDER"
+        )
+    shape = (card.height, card.width, card.channels)
+    if loaded.test.images.shape[1:] != shape or loaded.classes != card.classes:
+        raise DataError(
+            f"{config.dataset} has other classes or another image shape than {run.path} was trained on {shape}"
+        )
+    return loaded.test
+
+
+def _of_folder(model: nn.Module, card: ModelCard, folder: Path, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and labels of a folder's images."""
+    files, labels = labeled_files(folder, card.classes)
+    label_of = dict(zip(files, labels, strict=True))
+    pieces: list[tuple[int, np.ndarray]] = []
+    _, bad = write_predictions(
+        predictions(model, card, files, device), [lambda file, values: pieces.append((label_of[file], values))]
+    )
+    if bad:
+        log.warning("%d files are left out: %s", len(bad), skipped_words(bad))
+    return np.stack([values for _, values in pieces]), np.array([label for label, _ in pieces])
+
+
+def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
+    """What (n, classes) probabilities say about images with these labels, as plain values; errors in percent."""
     predicted = probabilities.argmax(1)
-    confusion = confusion_matrix(images.labels, predicted, probabilities.shape[1])
+    confusion = confusion_matrix(labels, predicted, probabilities.shape[1])
     per_class = 100 * (1 - np.diag(confusion) / np.maximum(confusion.sum(1), 1))
     return {
-        "images": len(images),
+        "images": len(labels),
         "test_error": error_rate(confusion),
-        "calibration_error": calibration_error(probabilities.max(1), predicted == images.labels),
+        "calibration_error": calibration_error(probabilities.max(1), predicted == labels),
         "class_errors": per_class.tolist(),
         "confusion": confusion.tolist(),
     }

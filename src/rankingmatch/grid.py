@@ -14,10 +14,9 @@ from typing import Any, Protocol
 import torch
 
 from rankingmatch.config import Config
-from rankingmatch.data import benchmark
 from rankingmatch.display import signals_noted
 from rankingmatch.errors import ConfigError, DivergedError, Interrupted, RunError
-from rankingmatch.job import begin, work
+from rankingmatch.job import begin, load_dataset, work
 from rankingmatch.recipe import Cell
 from rankingmatch.run import Result, Run
 
@@ -48,10 +47,13 @@ def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher) -> list[R
         if result is not None:
             results[number] = result
     todo = {number: cell for number, cell in enumerate(grid) if number not in results}
-    for name, place, side in {
-        (cell.config.dataset, cell.config.execution.data_path(), cell.config.data.image_size) for cell in todo.values()
-    }:
-        benchmark(name).load(place, side)  # downloaded and decoded once, not once in each process
+    loaded = set()
+    for cell in todo.values():
+        data = cell.config.data
+        key = (cell.config.dataset, cell.config.execution.data_dir, data.image_size, data.unlabeled, data.labels_csv)
+        if key not in loaded:
+            load_dataset(cell.config)  # downloaded and decoded once, not once in each process
+            loaded.add(key)
     with signals_noted() as stopped:
         measuring = any(cell.config.execution.measure_steps for cell in todo.values())
         if jobs == 1 and not measuring:

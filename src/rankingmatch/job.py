@@ -1,15 +1,17 @@
 """A run carried out: begun, or taken up again, and worked on to its result."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from filelock import FileLock
 
 from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model
 from rankingmatch.config import Config
-from rankingmatch.data import Split, benchmark, make_split, rows_to_json
+from rankingmatch.data import Dataset, Split, make_split, rows_to_json
 from rankingmatch.errors import DivergedError
 from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
@@ -18,11 +20,27 @@ from rankingmatch.run import Result, Run
 from rankingmatch.state import State, initial_state
 from rankingmatch.train import train
 
+log = logging.getLogger(__name__)
+
+UNEVEN = 5  # times as many labels as another class has are worth a warning
+
+
+def load_dataset(config: Config) -> Dataset:
+    """The images that a configuration asks for."""
+    return config.source.load(config.execution.data_path(), config.data.image_size)
+
 
 def load_split(config: Config) -> Split:
     """The images and labels that a configuration asks for."""
-    dataset = benchmark(config.dataset).load(config.execution.data_path(), config.data.image_size)
-    return make_split(dataset, config.data, config.training.seed)
+    split = make_split(load_dataset(config), config.data, config.training.seed)
+    counts = np.bincount(split.labels[split.labeled_rows], minlength=len(split.classes))
+    few, many = int(counts.argmin()), int(counts.argmax())
+    if counts[many] >= UNEVEN * counts[few] and not config.data.balanced:
+        log.warning(
+            "the labels are uneven: '%s' has %d, '%s' has %d; --balanced draws all classes equally often",
+            *(split.classes[few], counts[few], split.classes[many], counts[many]),
+        )
+    return split
 
 
 @dataclass
@@ -50,6 +68,8 @@ def begin(run: Run, config: Config) -> Job:
     if is_new:
         run.create(config)
     lock = run.lock()
+    if not is_new:
+        run.refuse_other_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
     if not is_new:
         restore_latest(run.checkpoints, state)

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rankingmatch.config import Config, resolve
-from rankingmatch.data import benchmark
+from rankingmatch.data import title
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.scale import SCALES, scaled
 
@@ -56,7 +56,7 @@ class Column:
     @property
     def title(self) -> str:
         """The head of the column."""
-        name = benchmark(self.dataset).title
+        name = title(self.dataset)
         return name if self.labels is None else f"{name}, {self.labels} labels"
 
 
@@ -196,7 +196,7 @@ def _columns(datasets: Any) -> Iterator[Column]:
     _expect(isinstance(datasets, dict), "datasets must be tables")
     for dataset, settings in datasets.items():
         _expect(isinstance(settings, dict), f"dataset '{dataset}' must be a table")
-        benchmark(dataset)
+        title(dataset)
         numbers = settings.pop("labels", [None])
         good = isinstance(numbers, list) and all(n is None or (type(n) is int and n > 0) for n in numbers)
         _expect(good and bool(numbers), f"labels of '{dataset}' must be a list of numbers above 0")

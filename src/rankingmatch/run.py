@@ -93,9 +93,30 @@ class Run:
         except OSError as error:
             raise RunError(f"{self.path} cannot be written ({error.strerror}); choose another --out") from error
 
-    def save_rows(self, rows: dict[str, list[int]]) -> None:
+    def refuse_other_images(self, fingerprint: str) -> None:
+        """Raise RunError if the run began with other images than those of this fingerprint."""
+        path = self.path / "split.json"
+        if not path.exists():
+            return
+        with _damage_named(path):
+            began = json.loads(path.read_text()).get("fingerprint", "")
+        if began != fingerprint:
+            raise RunError(
+                f"the folder has changed since {self.path} began, and a run goes on only with the same images; "
+                "restore them, or start another run with --out"
+            )
+
+    def save_rows(self, rows: dict[str, Any]) -> None:
         """Write which training images are labeled and which validate."""
         write_json(self.path / "split.json", rows, indent=None)
+
+    def skipped(self) -> list[tuple[str, str]]:
+        """The files of a folder that were left out, and why."""
+        path = self.path / "split.json"
+        if not path.exists():
+            return []
+        with _damage_named(path):
+            return [(file, reason) for file, reason in json.loads(path.read_text()).get("skipped", ())]
 
     def config(self) -> Config:
         """The configuration the run was made with."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankingmatch.data import benchmark
+from rankingmatch.config import source_of
 from rankingmatch.methods import entry
 
 PAPER_EPOCHS = 128
@@ -48,12 +48,13 @@ def scaled(scale: Scale, dataset: str, method: str, settings: Mapping[str, Any])
     if scale.steps is None or scale.mu is None:
         return dict(settings)
     result = {**settings, **scale.settings}
-    native = max(benchmark(dataset).shape[:2])
+    chosen = source_of(dataset, settings)
+    native = max(chosen.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
     result["mu"] = min(scale.mu, settings.get("mu", entry(method).preset.get("mu", scale.mu)))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
-    steps = settings.get("steps", benchmark(dataset).preset.get("steps"))
+    steps = settings.get("steps", chosen.preset.get("steps"))
     result["steps"] = round(scale.steps * epochs / PAPER_EPOCHS) if steps is None else min(steps, scale.steps)
     result["evaluate_every"] = max(1, result["steps"] // 4)
     if "stop_after" in settings:

@@ -1,7 +1,10 @@
 """From a name or folder to the rows of a step."""
 
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
+from rankingmatch.data.decode import decoded
+from rankingmatch.data.folder import images_below, labeled_files, printable, some
 from rankingmatch.data.sampler import rows_of_step
+from rankingmatch.data.sources import source, title, whole_paths
 from rankingmatch.data.split import (
     UNLABELED,
     Dataset,
@@ -24,8 +27,16 @@ __all__ = [
     "Split",
     "assemble_split",
     "benchmark",
+    "decoded",
     "hide_labels",
+    "images_below",
+    "labeled_files",
     "make_split",
+    "printable",
     "rows_of_step",
     "rows_to_json",
+    "some",
+    "source",
+    "title",
+    "whole_paths",
 ]

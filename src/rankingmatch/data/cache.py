@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import platformdirs
@@ -28,7 +28,7 @@ def load_cached(
 ) -> Dataset:
     """A dataset from its original files, decoded, and resized, the first time and memory-mapped ever after."""
     found = find(name, forms, data_dir, also)
-    place = platformdirs.user_cache_path("rankingmatch") / "decoded"
+    place = cache_place()
     directory = place / f"{name}-{_key(found, place)}-{FORMAT}"
     if not (directory / "about.json").exists():
         with opened(found) as source:
@@ -40,6 +40,11 @@ def load_cached(
     if not (resized / "about.json").exists():
         write_cache(resized, _resized(dataset, side))
     return read_cache(resized)
+
+
+def cache_place() -> Path:
+    """Where decoded images are kept."""
+    return platformdirs.user_cache_path("rankingmatch") / "decoded"
 
 
 def _resized(dataset: Dataset, side: int) -> Decoded:
@@ -96,6 +101,7 @@ def write_cache(directory: Path, decoded: Decoded) -> None:
                 np.ascontiguousarray(images).tofile(files[part])
                 labels.setdefault(part, []).append(known)
         about = {
+            **decoded.notes,
             "classes": decoded.classes,
             "folds": [fold.tolist() for fold in decoded.folds],
             "shapes": shapes,
@@ -111,14 +117,24 @@ def write_cache(directory: Path, decoded: Decoded) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def read_about(directory: Path) -> dict[str, Any]:
+    """What a cache says of itself: classes, folds, shapes, and the reader's notes."""
+    about: dict[str, Any] = json.loads((directory / "about.json").read_text())
+    return about
+
+
 def read_cache(directory: Path) -> Dataset:
     """Map a cache into memory."""
-    about = json.loads((directory / "about.json").read_text())
+    about = read_about(directory)
 
-    def part(name: str) -> Images:
+    def part(name: str) -> Images | None:
+        if name not in about["shapes"]:
+            return None
         labels = np.load(directory / f"{name}-labels.npy")
         shape = (len(labels), *about["shapes"][name])
         return Images(np.memmap(directory / f"{name}.u8", np.uint8, "r", shape=shape), labels)
 
     folds = tuple(np.array(fold, dtype=np.int64) for fold in about["folds"])
-    return Dataset(tuple(about["classes"]), part("train"), test=part("test"), folds=folds)
+    train = part("train")
+    assert train is not None
+    return Dataset(tuple(about["classes"]), train, part("validation"), part("test"), folds)

@@ -8,8 +8,8 @@ import gzip
 import io
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import IO, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,11 +38,12 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A dataset about to be read: its class names, its given folds, and its blocks."""
+    """A dataset about to be read: class names, blocks, given folds, and notes, complete after the last block."""
 
     classes: tuple[str, ...]
     blocks: Iterable[Block]
     folds: tuple[np.ndarray, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 Reader = Callable[[Source], Decoded]

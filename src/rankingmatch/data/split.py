@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,11 @@ class DataSettings:
     split: str | None = option(
         None, "A run's split.json: use its labeled and validation images instead of drawing them by the seed."
     )
+    unlabeled: str | None = option(None, "A folder of unlabeled images, beside the labeled ones of a folder.")
+    labels_csv: str | None = option(
+        None, "Labels of a folder's images: a CSV file with the columns file and label, empty for none."
+    )
+    balanced: bool = option(False, "Draw labeled images of all classes equally often, however many each has.")
     include_labeled: bool = option(False, "Put the labeled images into the unlabeled pool, too, as FixMatch did.")
     image_size: int | None = option(
         None,
@@ -61,6 +67,8 @@ class Dataset:
     validation: Images | None = None
     test: Images | None = None
     folds: tuple[np.ndarray, ...] = ()
+    fingerprint: str = ""  # of a folder: another one if its files change
+    skipped: tuple[tuple[str, str], ...] = ()  # of a folder: files that are no images, and why
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,13 @@ class Split:
     labels: np.ndarray  # -1 where hidden, unknown or held out
     truth: np.ndarray
     labeled_rows: np.ndarray
+    drawn_rows: np.ndarray  # the labeled rows as batches draw them: if balanced, those of rarer classes repeatedly
     unlabeled_rows: np.ndarray
     validation_rows: np.ndarray
     validation: Images | None
     test: Images | None
+    fingerprint: str = ""
+    skipped: tuple[tuple[str, str], ...] = ()
 
 
 def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
@@ -98,11 +109,18 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
         labeled = np.flatnonzero(known != UNLABELED)
     if len(labeled) == 0:
         raise DataError("no training image has a label; label some images of each class")
-    return assemble_split(dataset, labeled, held_out, include_labeled=settings.include_labeled)
+    return assemble_split(
+        dataset, labeled, held_out, include_labeled=settings.include_labeled, balanced=settings.balanced
+    )
 
 
 def assemble_split(
-    dataset: Dataset, labeled: np.ndarray, held_out: np.ndarray, *, include_labeled: bool = False
+    dataset: Dataset,
+    labeled: np.ndarray,
+    held_out: np.ndarray,
+    *,
+    include_labeled: bool = False,
+    balanced: bool = False,
 ) -> Split:
     """The split in which these training rows are labeled, those held out, and the others unlabeled."""
     train = dataset.train
@@ -119,16 +137,29 @@ def assemble_split(
         labels=labels,
         truth=train.labels,
         labeled_rows=labeled,
+        drawn_rows=balanced_rows(labeled, train.labels[labeled]) if balanced else labeled,
         unlabeled_rows=np.flatnonzero(pool),
         validation_rows=held_out,
         validation=validation,
         test=dataset.test,
+        fingerprint=dataset.fingerprint,
+        skipped=dataset.skipped,
     )
 
 
-def rows_to_json(split: Split) -> dict[str, list[int]]:
-    """Which training images are labeled and which validate: the content of a split.json."""
-    return {"labeled": split.labeled_rows.tolist(), "validation": split.validation_rows.tolist()}
+def balanced_rows(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Rows of which each class has as many as the largest: those of the others come again in turn."""
+    counts = np.bincount(labels)
+    return np.concatenate([np.resize(rows[labels == label], counts.max()) for label in np.flatnonzero(counts)])
+
+
+def rows_to_json(split: Split) -> dict[str, Any]:
+    """Which training images are labeled and which validate: the content of a split.json.
+
+    Of a folder, also its fingerprint and the files that were left out.
+    """
+    rows: dict[str, Any] = {"labeled": split.labeled_rows.tolist(), "validation": split.validation_rows.tolist()}
+    return {**rows, "fingerprint": split.fingerprint, "skipped": split.skipped} if split.fingerprint else rows
 
 
 def read_rows(path: Path, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -167,7 +198,8 @@ def _held_out(dataset: Dataset, count: int, rng: np.random.Generator) -> np.ndar
 def hide_labels(labels: np.ndarray, count: int, classes: tuple[str, ...], rng: np.random.Generator) -> np.ndarray:
     """A copy of `labels` in which only `count` remain, the same number for each class.
 
-    If `count` is no multiple of the number of classes, classes drawn at random have one more.
+    If `count` is no multiple of the number of classes, classes drawn at random have one more. A class that has fewer
+    keeps them all, and the others have more.
     """
     known = int((labels != UNLABELED).sum())
     if count > known:
@@ -177,13 +209,13 @@ def hide_labels(labels: np.ndarray, count: int, classes: tuple[str, ...], rng: n
     each, rest = divmod(count, len(classes))
     wanted = np.full(len(classes), each)
     wanted[rng.permutation(len(classes))[:rest]] += 1
+    there = np.bincount(labels[labels != UNLABELED], minlength=len(classes))
+    if not there.all():
+        raise DataError(f"class '{classes[int(there.argmin())]}' has no labeled training image; add some")
+    wanted = np.minimum(wanted, there)
+    while missing := count - int(wanted.sum()):
+        wanted[np.flatnonzero(there > wanted)[:missing]] += 1
     visible = np.full_like(labels, UNLABELED)
-    for label, name in enumerate(classes):
-        rows = np.flatnonzero(labels == label)
-        if len(rows) < wanted[label]:
-            raise DataError(
-                f"class '{name}' has {len(rows)} images but {wanted[label]} labels were asked; "
-                "lower --labels or add images"
-            )
-        visible[rng.permutation(rows)[: wanted[label]]] = label
+    for label in range(len(classes)):
+        visible[rng.permutation(np.flatnonzero(labels == label))[: wanted[label]]] = label
     return visible

@@ -1,0 +1,141 @@
+"""What reading folders and predicting cost beyond what they cannot do without.
+
+Reading: JPEGs, from file to memory-mapped cache, against plain Pillow decoding (open, RGB, array) in as many threads.
+Predicting: files to a CSV table, against the bare network on images that are in memory already, and against both in
+turn, decoding and then the network: decoding goes on beside the network only where there are cores to spare.
+Both sides take turns in one process, and the median of their ratios counts: load from elsewhere hits both alike.
+
+    python benchmarks/folders.py                       # 20,000 JPEGs of 64×64
+    python benchmarks/folders.py --memory 10000 100000   # peak memory of reading so many, each in a process of its own
+"""
+
+import argparse
+import io
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from rankingmatch.checkpoint import ModelCard
+from rankingmatch.data import decoded, images_below, source
+from rankingmatch.memory import peak_memory
+from rankingmatch.networks import make_classifier, outputs
+from rankingmatch.predict import csv_writer, predictions, write_predictions
+
+CPU = torch.device("cpu")
+
+
+def make_folder(place: Path, count: int, side: int) -> None:
+    """Two classes of smooth noise, which compresses about as photographs do."""
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        path = place / f"class{number % 2}" / f"{number:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3)).astype(np.uint8))
+        coarse.resize((side, side), Image.Resampling.BICUBIC).save(path, quality=90)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long a call takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def plain(files: list[str]) -> None:
+    """Every file decoded to an array, on all cores."""
+
+    def read(file: str) -> int:
+        with Image.open(file) as image:
+            return np.asarray(image.convert("RGB")).size
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for _ in pool.map(read, files):
+            pass
+
+
+def measure_reading(folder: Path, files: list[str], rounds: int) -> None:
+    """Print how fast a folder is read, beside plain decoding."""
+    ratios = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ["XDG_CACHE_HOME"] = cache
+            bare = seconds(lambda: plain(files))
+            mine = seconds(lambda: source(str(folder)).load(None, None))
+        ratios.append(bare / mine)
+        print(f"reading: {len(files) / mine:,.0f} images/s, plain Pillow {len(files) / bare:,.0f}", flush=True)
+    print(f"reading at {100 * statistics.median(ratios):.0f} % of plain Pillow (aim: 80)")
+
+
+def measure_predicting(files: list[str], side: int, network: str, rounds: int) -> None:
+    """Print how fast files are predicted, beside the bare network."""
+    model = make_classifier(network, 10, torch.full((3,), 0.5), torch.ones(3)).eval()
+    card = ModelCard(network, tuple("0123456789"), 3, side, side)
+    shape = (side, side, 3)
+
+    def whole() -> None:
+        write_predictions(
+            predictions(model, card, files, CPU), [csv_writer(io.StringIO(), card.classes, probabilities=False)]
+        )
+
+    images = np.concatenate([chunk.images for chunk in decoded(files, shape)])
+    ratios, sums = [], []
+    for _ in range(rounds):
+        decoding = seconds(lambda: list(decoded(files, shape)))
+        bare = seconds(lambda: [output.logits.argmax(1) for output in outputs(model, images, CPU, size=64)])
+        mine = seconds(whole)
+        ratios.append(bare / mine)
+        sums.append((bare + decoding) / mine)
+        print(f"predicting: {len(files) / mine:,.0f} images/s, bare network {len(files) / bare:,.0f}", flush=True)
+    print(f"predicting with {network} at {100 * statistics.median(ratios):.0f} % of the bare network (aim: 90)")
+    print(f"            and at {100 * statistics.median(sums):.0f} % of decoding, then the network")
+
+
+def measure_memory(counts: list[int], side: int) -> None:
+    """Print the peak memory of reading folders of so many images."""
+    for count in counts:
+        with tempfile.TemporaryDirectory() as place:
+            make_folder(Path(place) / "photos", count, side)
+            environment = {**os.environ, "XDG_CACHE_HOME": f"{place}/cache"}
+            command = [sys.executable, __file__, "--tell", f"{place}/photos"]
+            subprocess.run(command, env=environment, check=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--side", type=int, default=64)
+    parser.add_argument("--network", default="wrn-28-2")
+    parser.add_argument("--predicted", type=int, default=1024, help="how many images are predicted")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="of the network")
+    parser.add_argument("--memory", type=int, nargs="+", default=[])
+    parser.add_argument("--tell", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    if given.tell:
+        images = len(source(given.tell).load(None, None).train)
+        print(f"{images:,} images read: peak memory {peak_memory(CPU) / 2**20:,.0f} MiB", flush=True)
+    elif given.memory:
+        measure_memory(given.memory, given.side)
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            make_folder(Path(place), given.count, given.side)
+            files = list(images_below(Path(place)))
+            measure_reading(Path(place), files, given.rounds)
+            measure_predicting(files[: given.predicted], given.side, given.network, given.rounds)
+
+
+if __name__ == "__main__":
+    main()

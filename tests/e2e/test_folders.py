@@ -1,0 +1,224 @@
+"""A folder of images through the command line."""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from image_folders import class_folders, digit_files, picture
+
+from rankingmatch.cli import main
+
+QUICK = ["--steps", "6", "--batch-size", "8", "--mu", "2", "--evaluate-every", "3", "--threads", "1"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def trained(place: Path) -> Path:
+    """A run on a folder of digits."""
+    digit_files(place / "digits-files")
+    main(["train", "digits-files", *QUICK, "--out", "run", "--quiet"])
+    return place / "run"
+
+
+def test_training_says_what_it_found_and_chose(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digit_files(place / "photos")
+    main(["train", "photos", *QUICK])
+    out, err = capsys.readouterr()
+    assert "10 classes: 0 4, 1 4, 2 4" in err
+    assert "40 labeled, 150 unlabeled, 0 validation, 50 test images, 8×8 pixels, grey" in err
+    assert "--image-size 8 --network small --batch-size 8 --steps 6 --padding 1 --cutout 4" in err
+    assert "--no-flip" in err
+    assert "test error" in out
+    config = json.loads((place / "runs/photos-all-rankingmatch-bm-0/config.json").read_text())
+    assert config["dataset"] == str(place / "photos")
+
+
+def test_without_anything_to_evaluate_on_only_training_is_reported(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class_folders(place / "photos")
+    picture(place / "more/1.png")
+    main(["train", "photos", "--unlabeled", "more", *QUICK, "--out", "run"])
+    out, err = capsys.readouterr()
+    assert "no validation or test images, and too few labels" in err
+    assert out.startswith("trained with 12 labels")
+    with pytest.raises(SystemExit):
+        main(["evaluate", "run"])
+    assert "has no test images" in capsys.readouterr().err
+
+
+def test_held_out_images_are_announced(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_folders(place / "photos", each=10)
+    main(["train", "photos", "--method", "supervised", *QUICK])
+    out, err = capsys.readouterr()
+    assert "no validation images: 6 of the labeled ones are held out" in err
+    assert "validation error" in out
+
+
+def test_a_run_goes_on_from_elsewhere_but_not_with_other_images(
+    trained: Path, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (trained / "result.json").unlink()
+    elsewhere = place / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    main(["train", "../digits-files", "--resume", "--out", str(trained), "--quiet"])
+    (trained / "result.json").unlink()
+    os.utime(next((place / "digits-files/unlabeled").iterdir()), ns=(1, 1))
+    with pytest.raises(SystemExit):
+        main(["train", "--resume", "--out", str(trained), "--quiet"])
+    assert "the folder has changed since" in capsys.readouterr().err
+
+
+def test_uneven_labels_are_named_and_can_be_balanced(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class_folders(place / "photos", each=2)
+    for number in range(20):
+        picture(place / "photos/red" / f"more{number}.png")
+    main(["train", "photos", "--method", "supervised", *QUICK, "--out", "uneven", "--quiet"])
+    assert any("'blue' has 2, 'red' has 22; --balanced" in message for message in caplog.messages)
+    caplog.clear()
+    main(["train", "photos", "--method", "supervised", *QUICK, "--out", "even", "--balanced", "--quiet"])
+    assert caplog.messages == []
+
+
+def test_a_name_comes_before_a_folder_of_that_name(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digit_files(place / "digits")
+    main(["train", "digits", *QUICK, "--out", "run"])
+    assert "digits: the dataset, not the folder, which is ./digits" in capsys.readouterr().err
+    main(["train", "./digits", *QUICK, "--out", "other"])
+    assert "150 unlabeled" in capsys.readouterr().err
+
+
+def test_bad_files_are_listed_at_the_end(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digit_files(place / "photos")
+    (place / "photos/labeled/3/broken.png").write_text("no picture")
+    main(["train", "photos", *QUICK, "--out", "run"])
+    out = capsys.readouterr().out
+    assert "files left out: labeled/3/broken.png is no image; all of them are in run/split.json" in out
+
+
+# --- predict -------------------------------------------------------------------------------------------------
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predictions_are_those_that_were_evaluated(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["evaluate", "run", "--json"])
+    own = json.loads(capsys.readouterr().out)
+    main(["evaluate", "run", "digits-files", "--json"])  # its test/
+    folder = json.loads(capsys.readouterr().out)
+    main(["evaluate", "run", "digits-files/test", "--json"])  # class folders
+    plain = json.loads(capsys.readouterr().out)
+    assert own["confusion"] == folder["confusion"] == plain["confusion"]
+    assert own["images"] == 50
+    main(["predict", "run", "digits-files/test", "--out", "p.csv", "--probabilities"])
+    rows = table(trained.parent / "p.csv")
+    assert list(rows[0]) == ["file", "label", "confidence", *"0123456789"]
+    wrong = sum(Path(row["file"]).parent.name != row["label"] for row in rows)
+    assert 100 * wrong / len(rows) == pytest.approx(own["test_error"])
+    for row in rows:
+        values = [float(row[name]) for name in "0123456789"]
+        assert sum(values) == pytest.approx(1, abs=1e-4)
+        assert float(row["confidence"]) == max(values) == values[int(row["label"])]
+
+
+def test_predict_evaluate_agree_where_images_must_be_resized(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for part in ("labeled", "test"):
+        class_folders(place / "photos" / part)
+    main(["train", "photos", "--method", "supervised", *QUICK, "--image-size", "8", "--out", "run", "--quiet"])
+    main(["evaluate", "run", "--json"])
+    own = json.loads(capsys.readouterr().out)
+    main(["evaluate", "run", "photos", "--json"])
+    assert json.loads(capsys.readouterr().out)["calibration_error"] == own["calibration_error"]
+
+
+def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = trained.parent / "new"
+    names = ["with space.png", "a, b.png", 'say "hi".png', "ünï 图.png", "two\nlines.png", "no ending", "'.PNG"]
+    names.append(os.fsdecode(b"\xff.png"))
+    place.mkdir()
+    for name in names:
+        picture(place / "x.png").rename(place / name)
+    (place / "broken.png").write_text("no picture")
+    (place / "notes.txt").write_text("not even by its name")
+    main(["predict", "run", "new", "--out", "p.csv"])
+    assert "1 files are left out: new/broken.png is no image" in capsys.readouterr().err
+    assert sorted(row["file"] for row in table(trained.parent / "p.csv")) == sorted(f"new/{name}" for name in names)
+    main(["predict", "run", "new", "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(line["file"] for line in lines) == sorted(f"new/{name}" for name in names)
+    assert set(lines[0]) == {"file", "label", "confidence"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\0"])
+def test_names_come_from_standard_input(end: str, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = sorted(str(path) for path in (trained.parent / "digits-files/test").rglob("*.png"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(end.join(names).encode())))
+    main(["predict", "run", "-", "--out", "p.csv", *(["--null"] if end == "\0" else [])])
+    assert [row["file"] for row in table(trained.parent / "p.csv")] == names
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_images_are_sorted_into_class_folders(link: bool, trained: Path) -> None:
+    place = trained.parent
+    for number, file in enumerate(sorted((place / "digits-files/test").rglob("*.png"))[:6]):
+        target = place / "new" / str(number) / "same.png"
+        target.parent.mkdir(parents=True)
+        target.write_bytes(file.read_bytes())
+    main(["predict", "run", "new", "--out", "p.csv", "--sort-into", "sorted", *(["--link"] if link else [])])
+    rows = table(place / "p.csv")
+    made = sorted((place / "sorted").rglob("*.png"))
+    assert len(made) == len(rows) == 6
+    assert all(path.is_symlink() == link for path in made)
+    by_content = {path.read_bytes(): path.parent.name for path in made}
+    for row in rows:
+        assert by_content[Path(row["file"]).read_bytes()] == row["label"]
+    assert not list(place.glob(".sorted*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.png"], "there is no file or folder nowhere.png"),
+        (["empty"], "there are no images to predict"),
+        (["bad"], "more than half of the 2 files are bad: bad/0.png is empty, bad/1.png is empty"),
+        (["digits-files", "--link"], "--link goes with --sort-into"),
+        (["digits-files", "--sort-into", "digits-files"], "--sort-into digits-files is there and not empty"),
+        (["digits-files", "--out", "nowhere/p.csv"], "there is no directory nowhere"),
+    ],
+)
+def test_predict_names_what_cannot_be_done_and_leaves_nothing(
+    arguments: list[str], message: str, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = trained.parent
+    (place / "empty").mkdir()
+    (place / "bad").mkdir()
+    for number in range(2):
+        (place / "bad" / f"{number}.png").touch()
+    before = sorted(place.iterdir())
+    out = [] if "--out" in arguments else ["--out", "p.csv"]
+    sort = [] if {"--sort-into", "--link"} & set(arguments) else ["--sort-into", "sorted"]
+    with pytest.raises(SystemExit) as leave:
+        main(["predict", "run", *arguments, *out, *sort])
+    assert leave.value.code == 2
+    assert message in capsys.readouterr().err
+    assert sorted(place.iterdir()) == before
+
+
+def test_evaluate_names_classes_that_were_not_trained(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_folders(trained.parent / "photos")
+    with pytest.raises(SystemExit):
+        main(["evaluate", "run", "photos"])
+    assert "'blue' is none of the classes that were trained (0, 1" in capsys.readouterr().err

@@ -5,7 +5,7 @@ READY := .venv/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format results figure clean
+.PHONY: demo test lint format results bench figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
@@ -23,8 +23,11 @@ format: $(READY)  ## put the code into its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-results: $(READY)  ## the tables of docs/results.md, measured anew (resumable)
-	$(BIN)/rankingmatch bench digits weak-pass --out runs/results --markdown docs/results.md
+results: $(READY)  ## the tables of docs/results.md, measured anew: hours, resumable; see docs/reproduce.md for the data
+	$(BIN)/rankingmatch bench digits laptop --out runs/results --markdown docs/results.md
+
+bench: $(READY)  ## what a step of every method costs beyond its network passes
+	$(BIN)/python benchmarks/methods.py
 
 figure: demo  ## the picture of the README, from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg

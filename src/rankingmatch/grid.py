@@ -53,12 +53,13 @@ def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher) -> list[R
     }:
         benchmark(name).load(place, side)  # downloaded and decoded once, not once in each process
     with signals_noted() as stopped:
-        if jobs == 1:
+        measuring = any(cell.config.execution.measure_steps for cell in todo.values())
+        if jobs == 1 and not measuring:
             for number, cell in todo.items():
                 results[number] = _result(out / cell.directory, cell.config, stopped, _stepped(watcher, number))
                 watcher.finished(number, results[number])
         else:
-            results |= _in_processes(todo, out, jobs, watcher, stopped)
+            results |= _in_processes(todo, out, jobs, watcher, stopped, fresh=measuring)
     return [results[number] for number in range(len(grid))]
 
 
@@ -88,14 +89,16 @@ _here: dict[str, Any] = {}  # in a worker: the queue for its steps, the event th
 
 
 def _in_processes(
-    todo: dict[int, Cell], out: Path, jobs: int, watcher: Watcher, stopped: Callable[[], bool]
+    todo: dict[int, Cell], out: Path, jobs: int, watcher: Watcher, stopped: Callable[[], bool], *, fresh: bool
 ) -> dict[int, Result]:
+    """Several runs at a time; where memory is measured, each in a fresh process, with nothing left from another."""
     context = multiprocessing.get_context("spawn")
     steps, stop = context.Queue(), context.Event()
     threads = max(1, (os.cpu_count() or 1) // jobs)
     results: dict[int, Result] = {}
     failures: list[BaseException] = []
-    with ProcessPoolExecutor(jobs, context, _enter, (steps, stop, os.getpid())) as pool:
+    arguments = (steps, stop, os.getpid())
+    with ProcessPoolExecutor(jobs, context, _enter, arguments, max_tasks_per_child=1 if fresh else None) as pool:
         futures: dict[Future[Result], int] = {
             pool.submit(_work, number, out / cell.directory, _with_threads(cell.config, threads)): number
             for number, cell in todo.items()

@@ -1,6 +1,7 @@
 """Everything needed to repeat a run, gathered from the rooms that declare it."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ class ExecutionSettings:
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
     measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
+    tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")
 
     def data_path(self) -> Path | None:
         """The directory of the dataset's files, if it is said."""
@@ -126,6 +128,27 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
             raise unknown_name("setting", name, all_option_names())
     make_method(method, values)
     return Config(dataset, method, {**defaults, **values}, **sections)
+
+
+def repeat_command(config: Config) -> str:
+    """What to type to learn the same again: the names, and every option that is not as it is by default."""
+    size = {} if config.data.image_size is None else {"image_size": config.data.image_size}
+    usual = resolve(config.dataset, config.method, size)
+    given: dict[str, Any] = dict(size)
+    for name in SECTIONS:
+        if name != "execution":
+            mine, theirs = dataclasses.asdict(getattr(config, name)), dataclasses.asdict(getattr(usual, name))
+            given |= {key: value for key, value in mine.items() if value != theirs[key] and value is not None}
+    defaults = usual.hyperparameters
+    given |= {key: value for key, value in config.hyperparameters.items() if value != defaults.get(key)}
+    words = ["rankingmatch", "train", config.dataset, "--method", config.method]
+    for key, value in given.items():
+        flag = "--" + key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            words += [flag, str(value)]
+    return shlex.join(words)
 
 
 def _preset(dataset: str, image_size: int | None) -> dict[str, Any]:

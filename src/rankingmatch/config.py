@@ -134,7 +134,7 @@ def repeat_command(config: Config) -> str:
     """What to type to learn the same again: the names, and every option that is not as it is by default."""
     size = {} if config.data.image_size is None else {"image_size": config.data.image_size}
     usual = resolve(config.dataset, config.method, size)
-    given: dict[str, Any] = dict(size)
+    given: dict[str, Any] = {**size, "labels": config.data.labels or 0, "seed": config.training.seed}
     for name in SECTIONS:
         if name != "execution":
             mine, theirs = dataclasses.asdict(getattr(config, name)), dataclasses.asdict(getattr(usual, name))

@@ -48,9 +48,8 @@ def write_report(
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"--figures {figures}: there is no directory {figures.parent}")
-    names = _names(runs)
     configs = [run.config() for run in runs]
-    subjects = [_recorded(*parts) for parts in zip(runs, configs, names, strict=True)]
+    subjects = _named([_recorded(run, config) for run, config in zip(runs, configs, strict=True)])
     for place in runs_in_detail(subjects):
         config = configs[place]
         config = replace(config, execution=replace(config.execution, device=device or config.execution.device))
@@ -63,16 +62,23 @@ def write_report(
     return target
 
 
-def _names(runs: list[Run]) -> list[str]:
-    """The names of the directories, with what is above them where that is needed to tell them apart."""
-    paths = [run.path.resolve() for run in runs]
-    names = [path.name for path in paths]
-    if len(set(names)) < len(names):
-        names = [f"{path.parent.name}/{path.name}" for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+def _named(subjects: list[Subject]) -> list[Subject]:
+    """Each called by its method and by what else tells the runs apart; by its directory where that is not enough."""
+    words: list[list[str]] = [[subject.method] for subject in subjects]
+    if len({subject.dataset for subject in subjects}) > 1:
+        words = [[*mine, subject.dataset] for mine, subject in zip(words, subjects, strict=True)]
+    if len({subject.labels for subject in subjects}) > 1:
+        words = [[*mine, f"{subject.labels} labels"] for mine, subject in zip(words, subjects, strict=True)]
+    if len({subject.seed for subject in subjects}) > 1:
+        words = [[*mine, f"seed {subject.seed}"] for mine, subject in zip(words, subjects, strict=True)]
+    names = [", ".join(mine) for mine in words]
+    for other in ([subject.place for subject in subjects], [str(number + 1) for number in range(len(subjects))]):
+        if len(set(names)) < len(names):
+            names = other if len(set(other)) == len(other) else names
+    return [replace(subject, name=name) for subject, name in zip(subjects, names, strict=True)]
 
 
-def _recorded(run: Run, config: Config, name: str) -> Subject:
+def _recorded(run: Run, config: Config) -> Subject:
     """What a run directory says by itself, without its model."""
     result, history = run.result(), run.history()
     last: dict[str, Any] = history[-1] if history else {}
@@ -80,7 +86,8 @@ def _recorded(run: Run, config: Config, name: str) -> Subject:
     if result is not None:
         status = Status.FINISHED if result.diverged_at is None else Status.DIVERGED
     return Subject(
-        name=name,
+        name=config.method,
+        place=run.path.resolve().name,
         dataset=config.dataset,
         method=config.method,
         labels=result.labels if result else run.label_count() or config.data.labels or 0,
@@ -106,7 +113,12 @@ def _settings(config: Config) -> dict[str, Any]:
     """What a run learned with, by the names of the flags."""
     rooms = (config.data, config.views, config.network, config.training)
     values = {**config.hyperparameters, **{name: value for room in rooms for name, value in asdict(room).items()}}
-    return {name.replace("_", "-"): value for name, value in values.items() if value is not None}
+    words = {True: "on", False: "off"}
+    return {
+        name.replace("_", "-"): words[value] if isinstance(value, bool) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _with_outputs(run: Run, config: Config, subject: Subject, audited: int) -> Subject:

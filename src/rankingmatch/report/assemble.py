@@ -44,6 +44,7 @@ def page_content(subjects: list[Subject]) -> dict[str, Any]:
     return {
         "made": datetime.date.today().isoformat(),
         "title": _title(subjects),
+        "notes": _gathered_notes(subjects),
         "runs": runs,
         "panels": _json(comparison_panels(subjects) if several else training_panels(subjects[0])),
         "sharePanels": _share_panels([subjects[place] for place in detailed]) if several else [],
@@ -97,9 +98,21 @@ def _about(subject: Subject) -> dict[str, Any]:
         "environment": subject.environment,
         "settings": subject.settings,
         "weights": subject.weights,
-        "notes": notes_of(subject),
+        "place": subject.place,
         "detail": False,
     }
+
+
+def _gathered_notes(subjects: list[Subject]) -> list[dict[str, Any]]:
+    """Each note once, with the names of the runs it is about; without names if they are all."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for subject in subjects:
+        for note in notes_of(subject):
+            about.setdefault((note, subject.status.value), []).append(subject.name)
+    return [
+        {"text": note, "status": status, "names": names if len(names) < len(subjects) else []}
+        for (note, status), names in about.items()
+    ]
 
 
 def notes_of(subject: Subject) -> list[str]:

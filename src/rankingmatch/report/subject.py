@@ -70,6 +70,7 @@ class Subject:
     classes: tuple[str, ...]
     status: Status
     steps: int  # how far it is to go
+    place: str  # its directory
     command: str  # what to type to have it again
     environment: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)  # what was learned with, by the names of the flags

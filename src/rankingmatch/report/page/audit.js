@@ -8,6 +8,7 @@ sections["pseudo-labels"] = (section) => perRun(section, (run) => run.audit,
     const right = (i) => audit.truth[i] >= 0 && audit.truth[i] === audit.predicted[i];
     const sure = (i) => tau !== null && audit.confidence[i] >= tau;
     const wanted = { label: "", verdict: "", least: 0, most: 1, text: "", order: "surest" };
+    if (all.some(wrong)) wanted.verdict = "wrong";
     body.append(say(`What the model believes of ${count(audit.rows.length)} of ${count(audit.total)} unlabeled images, as they are, without augmentation`
       + (tau === null ? "." : `; confident means a probability of at least τ = ${tau}.`)
       + (known ? " The true label is known here, and only measures." : " The true labels are not known.")));
@@ -47,7 +48,7 @@ sections["pseudo-labels"] = (section) => perRun(section, (run) => run.audit,
     if (known && tau !== null) verdicts.push(["surewrong", "confident and wrong"]);
     body.append(el("h2", {}, "Gallery"), el("div", { class: "controls", id: "filters" },
       choice("Pseudo-label", [["", "any"], ...run.classes.map((name, label) => [String(label), name])], set("label")),
-      choice("Show", verdicts, set("verdict")), range("From", "least", 0), range("to", "most", 1),
+      choice("Show", verdicts, set("verdict"), wanted.verdict), range("From", "least", 0), range("to", "most", 1),
       choice("Order", [["surest", "surest first"], ["unsure", "least sure first"]], set("order")),
       el("label", {}, "Search", el("input", { type: "search", placeholder: "class or number", oninput: (event) => set("text")(event.target.value.trim().toLowerCase()) })),
       el("button", { type: "button", id: "csv", onclick: () => download(run, matches()) }, "Download as CSV")), found, gallery, more);
@@ -73,7 +74,7 @@ function auditPlots(grid, run, known) {
   plot(grid, "Share of each class", () => [[
     { type: "bar", name: "pseudo-labels", x: names.map((_, i) => i), y: shares, text: names, textposition: "none", marker: { color: css("accent") }, hovertemplate: "%{text}: %{y:.2f} %<extra>pseudo-labels</extra>" },
     ...(known ? [{ type: "bar", name: "truth", x: names.map((_, i) => i), y: truths, text: names, textposition: "none", marker: { color: css("soft") }, hovertemplate: "%{text}: %{y:.2f} %<extra>truth</extra>" }] : [])],
-  layoutFor({ showlegend: known, xaxis: { tickvals: few ? names.map((_, i) => i) : [], ticktext: names }, yaxis: { title: { text: "% of images" } }, legend: { orientation: "h", y: 1.12, x: 0 } })]);
+  layoutFor({ showlegend: known, xaxis: { tickvals: few ? names.map((_, i) => i) : [], ticktext: names }, yaxis: { title: { text: "% of images" } } })]);
 }
 
 function csvOf(run, places) {

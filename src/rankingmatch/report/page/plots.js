@@ -10,13 +10,15 @@ function layoutFor(more = {}) {
   const axis = { gridcolor: css("line"), zerolinecolor: css("line"), linecolor: css("line"), automargin: true };
   const { xaxis = {}, yaxis = {}, ...rest } = more;
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("ink"), size: 12, family: "inherit" },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("ink"), size: 12, family: getComputedStyle(document.body).fontFamily },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: css("soft"), activecolor: css("accent") },
     margin: { l: 52, r: 14, t: 10, b: 40 }, hoverlabel: { bgcolor: css("card"), bordercolor: css("line"), font: { color: css("ink") } },
-    legend: { orientation: "h", y: -0.22, x: 0, yanchor: "top" },
+    legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, xanchor: "left" },
     ...rest, xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis },
   };
 }
-const CONFIG = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"], displayModeBar: "hover" };
+// The buttons are named one by one: by default there would be one that sends the plot to a server.
+const CONFIG = { displaylogo: false, responsive: true, plotlyServerURL: "", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 
 // A card with a plot; `make` gives [traces, layout] and is asked again when the colours change.
 function plot(parent, title, make, kind = "") {
@@ -34,13 +36,18 @@ function panelPlot(parent, panel) {
 function linePanel(panel) {
   const traces = panel.lines.map((line, number) => ({
     type: "scatter", mode: line.x.length < 3 ? "lines+markers" : "lines", name: plotText(line.name), x: line.x, y: line.y,
-    line: { color: colour(number, panel.lines.length), width: panel.lines.length > 8 ? 1.5 : 2 },
+    line: { color: lineColour(panel, line, number), width: panel.lines.length > 8 ? 1.5 : 2 },
     hovertemplate: `%{y:.4~g} ${plotText(panel.unit)}<extra>%{fullData.name}</extra>`,
   }));
   return [traces, layoutFor({ hovermode: panel.lines.length > 12 ? "closest" : "x", showlegend: panel.lines.length > 1,
-    xaxis: { title: { text: panel.per, standoff: 4 } },
+    xaxis: { title: { text: panel.per, standoff: 4 }, dtick: panel.per === "epoch" && panel.lines[0].x.length <= 12 ? 1 : undefined },
     yaxis: { title: { text: plotText(panel.unit) }, type: panel.log ? "log" : "linear",
-      rangemode: panel.per === "step" ? "normal" : "tozero" } })];
+      rangemode: panel.unit === "%" || panel.unit === "η" ? "normal" : "tozero" } })];
+}
+// Where lines are runs, a run has the same colour in every plot, though it may be absent from some.
+function lineColour(panel, line, number) {
+  const run = runs.findIndex((one) => one.name === line.name);
+  return single || run < 0 ? colour(number, panel.lines.length) : colour(run, runs.length);
 }
 function heatPanel(panel) {
   return [[{ type: "heatmap", x: panel.lines[0].x, y: panel.lines.map((line) => plotText(line.name)), z: panel.grid,
@@ -84,7 +91,7 @@ function mapPlot(parent, run, which, colouring, title) {
       name: plotText(colouring === "verdict" ? verdicts[label][0] : run.classes[label]),
       marker: { size: x.length > 1200 ? 4.5 : 6, opacity: 0.8, color: colouring === "verdict" ? verdicts[label][1] : colour(label, run.classes.length) } };
   }), layoutFor({ hovermode: "closest", dragmode: innerWidth < 640 ? false : "pan", margin: { l: 8, r: 8, t: 6, b: 8 }, showlegend: labels.length <= 30,
-    legend: { orientation: "h", y: -0.02, x: 0, yanchor: "top", itemsizing: "constant" },
+    legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, xanchor: "left", itemsizing: "constant" },
     xaxis: { visible: false }, yaxis: { visible: false, scaleanchor: "x" } })];
   const area = plot(parent, title, make, "square");
   const card = (data) => {

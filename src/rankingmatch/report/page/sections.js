@@ -6,6 +6,9 @@ function figure(label, value, more, verdict = "") {
 const between = ([low, high]) => `95 % interval ${low.toFixed(2)} – ${high.toFixed(2)} %`;
 function gainFigure(run) {
   const gain = run.gain;
+  if (!gain && single && run.method !== "supervised") {
+    return figure("Against labels alone", "–", "give a supervised run, too: rankingmatch report RUN SUPERVISED");
+  }
   if (!gain) return null;
   const sure = gain.half !== null && Math.abs(gain.gain) > gain.half;
   const interval = gain.half === null ? "" : ` ± ${gain.half.toFixed(2)} (95 %, same images)`;
@@ -33,7 +36,9 @@ function figuresOf(run) {
 sections.overview = (section) => {
   if (single) {
     byId("figures").append(...figuresOf(runs[0]));
-    if (runs[0].weights) byId("figures").after(say(`What the model says comes from ${runs[0].weights}.`));
+    const curves = content.panels.filter((panel) => panel.key === "errors" || panel.key === "pseudo_labels");
+    for (const panel of curves) panelPlot(byId("glance"), panel);
+    if (runs[0].weights) byId("glance").after(say(`What the model says of images, here and in the other sections, comes from ${runs[0].weights}.`));
   } else compareRuns(byId("comparison"));
   for (const button of section.querySelectorAll(".copy")) {
     button.addEventListener("click", () => {
@@ -52,9 +57,12 @@ function compareRuns(place) {
     const key = `${row.dataset} ${row.labels}`;
     if (row.testError !== null && !(row.testError >= best[key])) best[key] = row.testError;
   }
+  const varies = (key) => new Set(rows.map((row) => row[key])).size > 1;
+  const about = [["dataset", ""], ["method", ""], ["labels", "number"], ["seed", "number"]]
+    .filter(([key]) => varies(key) && !(key === "method" && rows.every((row) => row.name.startsWith(row.method))));
   const body = rows.map((row, number) => {
     const gain = runs[number].gain, judged = runs[number].confusion, lowest = row.testError !== null && row.testError === best[`${row.dataset} ${row.labels}`];
-    return [[row.name], [row.dataset], [row.method], [row.labels, "number"], [row.seed, "number"],
+    return [[row.name], ...about.map(([key, kind]) => [row[key], kind]),
       [row.testError === null ? "–" : row.testError.toFixed(2), lowest ? "number best" : "number", row.testError],
       [judged && judged.part === "test" ? `${judged.interval[0].toFixed(2)} – ${judged.interval[1].toFixed(2)}` : "", "number"],
       [gain ? `${gain.gain >= 0 ? "−" : "+"}${Math.abs(gain.gain).toFixed(2)}${gain.half === null ? "" : " ± " + gain.half.toFixed(2)}` : "", "number", gain ? -gain.gain : null],
@@ -63,8 +71,8 @@ function compareRuns(place) {
       [row.status === "finished" ? "finished" : row.status === "diverged" ? `NaN at ${row.step}` : `${row.step} of ${row.steps}`]];
   });
   place.append(el("h2", {}, "The runs"), say("Test error in percent, with the 95 % interval of the test images; against labels alone, the supervised run of the same labels and seed, measured on the same images."),
-    sortable(["run", "dataset", "method", "labels", "seed", "test error %", "95 % interval", "vs labels alone", "val. error %", "time", "MB", "status"], body));
-  if (!differences.length) return;
+    sortable(["run", ...about.map(([key]) => key), "test error %", "95 % interval", "vs labels alone", "val. error %", "time", "MB", "status"], body));
+  if (!differences.some((row) => row.folds > 1)) return;
   place.append(el("h2", {}, "Differences over folds"),
     say("Test error minus the baseline's with the same seed, in points: below 0 is better than the baseline. Mean and 95 % interval by Student's t; one fold has no interval."));
   const several = groups.size > 1;
@@ -159,7 +167,7 @@ function calibrationPlot(grid, judged) {
       line: { color: css("accent"), width: 2 }, marker: { size: 7 }, customdata: judged.calibration.map((bin) => bin.count),
       hovertemplate: "confidence %{x:.3f}<br>accuracy %{y:.3f}<br>%{customdata} images<extra></extra>" }],
   layoutFor({ xaxis: { title: { text: "confidence" }, range: [0, 1.03] }, yaxis: { title: { text: "accuracy" }, range: [0, 1.03] },
-    yaxis2: { overlaying: "y", side: "right", visible: false, rangemode: "tozero" }, legend: { orientation: "h", y: -0.13, x: 0, yanchor: "top" } })], "square");
+    yaxis2: { overlaying: "y", side: "right", visible: false, rangemode: "tozero" } })], "square");
 }
 
 // --- map ----------------------------------------------------------------------------------------------------

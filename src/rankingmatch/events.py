@@ -19,16 +19,16 @@ class Events:
     def __init__(self, directory: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(directory), purge_step=step + 1 if step else None)  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(directory), purge_step=step + 1 if step else None)
 
     def add(self, record: Record) -> None:
         """The numbers of a record, if it has any."""
         for name, value in scalars(record).items():
-            self._writer.add_scalar(name, value, record.step)  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(name, value, record.step)
 
     def close(self) -> None:
         """Write what is not yet written."""
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
 
 def scalars(record: Record) -> dict[str, float]:

@@ -66,7 +66,7 @@ def _json(panels: list[Any]) -> list[dict[str, Any]]:
 
 
 def _share_panels(subjects: list[Subject]) -> list[dict[str, Any]]:
-    panels = []
+    panels: list[dict[str, Any]] = []
     for subject in subjects:
         panel = class_share_panel(subject).to_json()
         if any(value is not None for line in panel["lines"] for value in line["y"]):

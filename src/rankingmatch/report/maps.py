@@ -22,7 +22,8 @@ def embed(vectors: np.ndarray) -> np.ndarray:
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
-    vectors = np.asarray(vectors, np.float32)
+    vectors = np.asarray(vectors, np.float64)
+    vectors = (vectors - vectors.mean(0)).astype(np.float32)
     # Vectors that are all alike have no map; a little noise keeps PCA and distances defined.
     spread = float(vectors.std()) or 1.0
     vectors = vectors + 1e-6 * spread * np.random.default_rng(0).standard_normal(vectors.shape).astype(np.float32)

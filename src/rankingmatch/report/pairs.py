@@ -17,7 +17,7 @@ def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
     """(n, n) cosine similarities of (n, d) vectors."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = vectors / np.maximum(lengths, 1e-12)
-    return np.clip(unit @ unit.T, -1, 1)
+    return np.asarray(np.clip(unit @ unit.T, -1, 1))
 
 
 def distribution(similarities: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def pairs_section(outputs: Outputs, sheet: Sheet) -> dict[str, Any] | None:
     assert chosen.features is not None
     of_outputs, of_features = cosine_similarities(chosen.logits), cosine_similarities(chosen.features)
     right = chosen.predicted == chosen.truth
-    examples = []
+    examples: list[dict[str, Any]] = []
     for label in np.unique(chosen.truth):
         pair = widest_gap(of_outputs, of_features, np.flatnonzero(right & (chosen.truth == label)))
         if pair is not None and len(examples) < EXAMPLES:

@@ -18,7 +18,14 @@ function layoutFor(more = {}) {
   };
 }
 // The buttons are named one by one: by default there would be one that sends the plot to a server.
-const CONFIG = { displaylogo: false, responsive: true, plotlyServerURL: "", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
+const CONFIG = { displaylogo: false, plotlyServerURL: "", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
+
+// A plot follows its card, whatever changes the card's size.
+const resized = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) {
+    if (contentRect.width && target.layout && Math.abs(target._fullLayout.width - contentRect.width) > 1) Plotly.Plots.resize(target);
+  }
+});
 
 // A card with a plot; `make` gives [traces, layout] and is asked again when the colours change.
 function plot(parent, title, make, kind = "") {
@@ -26,6 +33,7 @@ function plot(parent, title, make, kind = "") {
   parent.append(el("div", { class: `plot ${kind}` }, title ? el("h3", {}, title) : null, area));
   Plotly.newPlot(area, ...make(), CONFIG);
   plots.push({ area, make });
+  resized.observe(area);
   return area;
 }
 
@@ -85,12 +93,15 @@ function mapPlot(parent, run, which, colouring, title) {
   });
   const labels = [...groups.keys()].sort((a, b) => a - b);
   const verdicts = [["right", "#9aa5b5"], ["wrong", "#dd3333"], ["unknown", "#6677aa"]];
-  const make = () => [labels.map((label) => {
-    const points = groups.get(label);
+  const ink = (label) => (colouring === "verdict" ? verdicts[label][1] : colour(label, run.classes.length));
+  // Hundreds of traces are slow: with many classes there is one, and no legend.
+  const shown = labels.length <= 30 ? labels.map((label) => [label, groups.get(label)]) : [[-1, labels.flatMap((label) => groups.get(label))]];
+  const inks = new Map(labels.flatMap((label) => groups.get(label).map((point) => [point, ink(label)])));
+  const make = () => [shown.map(([label, points]) => {
     return { type: "scatter", mode: "markers", hoverinfo: "none", x: points.map((i) => x[i]), y: points.map((i) => y[i]), customdata: points,
-      name: plotText(colouring === "verdict" ? verdicts[label][0] : run.classes[label]),
-      marker: { size: x.length > 1200 ? 4.5 : 6, opacity: 0.8, color: colouring === "verdict" ? verdicts[label][1] : colour(label, run.classes.length) } };
-  }), layoutFor({ hovermode: "closest", dragmode: innerWidth < 640 ? false : "pan", margin: { l: 8, r: 8, t: 6, b: 8 }, showlegend: labels.length <= 30,
+      name: plotText(label < 0 ? "" : colouring === "verdict" ? verdicts[label][0] : run.classes[label]),
+      marker: { size: x.length > 1200 ? 4.5 : 6, opacity: 0.8, color: label < 0 ? points.map((point) => inks.get(point)) : ink(label) } };
+  }), layoutFor({ hovermode: "closest", dragmode: innerWidth < 640 ? false : "pan", margin: { l: 8, r: 8, t: 6, b: 8 }, showlegend: shown.length > 1,
     legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, xanchor: "left", itemsizing: "constant" },
     xaxis: { visible: false }, yaxis: { visible: false, scaleanchor: "x" } })];
   const area = plot(parent, title, make, "square");

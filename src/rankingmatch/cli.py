@@ -83,11 +83,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print machin
 @click.option("--resume", is_flag=True, help="Go on where RUN stopped; start it if it is not there.")
 @json_option
 @click.option("--quiet", is_flag=True, help="Show no progress and no summary; with --json, the result only.")
+@click.option("--report/--no-report", "reporting", default=True, help="Write RUN/report.html at the end. [on]")
 def train(
     data: str | None,
     method: str | None,
     out: Path | None,
     resume: bool,
+    reporting: bool,
     as_json: bool,
     quiet: bool,
     **settings: Any,
@@ -106,7 +108,11 @@ def train(
         if not (as_json or quiet):
             introduce(config)
         display = display_for(json_lines=as_json, quiet=quiet)
-        follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
+        try:
+            follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
+        finally:
+            if reporting and run.result() is not None:
+                _report_on(run)
     _print_result(run, as_json, quiet)
 
 
@@ -155,6 +161,16 @@ def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
     config = replace(config, execution=replace(config.execution, **execution))
     config.check()
     return config
+
+
+def _report_on(run: "Run") -> None:
+    """Write the page of a run that has just ended; that it cannot be written must not spoil the run."""
+    from rankingmatch.inspection import write_report
+
+    try:
+        write_report([run.path])
+    except (RankingMatchError, OSError) as error:
+        click.echo(f"warning: no report was written ({error})", err=True)
 
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
@@ -276,6 +292,39 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
 
     exported = export_run(run, file, values=values, logits=logits, best=best)
     click.echo(json.dumps(exported.to_json()) if as_json else exported.words())
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN…")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the page goes. [RUN/report.html; of several runs, report.html]",
+)
+@click.option(
+    "--figures", type=click.Path(path_type=Path), metavar="DIR", help="Also write each figure as PNG and SVG."
+)
+@click.option(
+    "--audit",
+    "audited",
+    type=click.IntRange(min=1),
+    default=10_000,
+    help="How many unlabeled images at most are looked at. [10000]",
+)
+@click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
+@json_option
+def report(
+    runs: tuple[Path, ...], out: Path | None, figures: Path | None, audited: int, device: str | None, as_json: bool
+) -> None:
+    """Show one RUN, or several side by side, on a page that opens in any browser without a network."""
+    from rankingmatch.inspection import write_report
+
+    page = write_report(runs, out, figures=figures, device=device, audited=audited)
+    if as_json:
+        click.echo(json.dumps({"report": str(page), "bytes": page.stat().st_size}))
+    else:
+        click.echo(f"report: {page}")
 
 
 @cli.command()

@@ -1,6 +1,7 @@
 """Everything needed to repeat a run, gathered from the rooms that declare it."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ class ExecutionSettings:
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
     measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
+    tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")
 
     def data_path(self) -> Path | None:
         """The directory of the dataset's files, if it is said."""
@@ -138,6 +140,28 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
             raise unknown_name("setting", name, all_option_names())
     make_method(method, values)
     return Config(dataset, method, {**defaults, **values}, **sections)
+
+
+def repeat_command(config: Config) -> str:
+    """What to type to learn the same again: the names, and every option that is not as it is by default."""
+    places = {name: getattr(config.data, name) for name in ("unlabeled", "labels_csv", "image_size")}
+    said = {name: value for name, value in places.items() if value is not None}
+    usual = resolve(config.dataset, config.method, said)
+    given: dict[str, Any] = {**said, "labels": config.data.labels or 0, "seed": config.training.seed}
+    for name in SECTIONS:
+        if name != "execution":
+            mine, theirs = dataclasses.asdict(getattr(config, name)), dataclasses.asdict(getattr(usual, name))
+            given |= {key: value for key, value in mine.items() if value != theirs[key] and value is not None}
+    defaults = usual.hyperparameters
+    given |= {key: value for key, value in config.hyperparameters.items() if value != defaults.get(key)}
+    words = ["rankingmatch", "train", config.dataset, "--method", config.method]
+    for key, value in given.items():
+        flag = "--" + key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            words += [flag, str(value)]
+    return shlex.join(words)
 
 
 def source_of(dataset: str, given: Mapping[str, Any]) -> Benchmark:

@@ -13,6 +13,7 @@ from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, 
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, Split, make_split, rows_to_json
 from rankingmatch.errors import DivergedError
+from rankingmatch.events import Events, require_tensorboard
 from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
 from rankingmatch.records import Record
@@ -57,6 +58,8 @@ class Job:
 def begin(run: Run, config: Config) -> Job:
     """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new."""
     device = config.execution.torch_device()
+    if config.execution.tensorboard:
+        require_tensorboard()
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
     if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
@@ -77,6 +80,21 @@ def begin(run: Run, config: Config) -> Job:
     return Job(run, config, split, state, lock)
 
 
+@dataclass
+class Costs:
+    """What the steps since the last evaluation cost."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    memory: int = 0  # bytes at the peak, with the evaluation at the end
+
+    def add(self, seconds: float, memory: int) -> None:
+        """Take in a step."""
+        self.steps += 1
+        self.seconds += seconds
+        self.memory = max(self.memory, memory)
+
+
 def never() -> bool:
     """A run that nobody stops."""
     return False
@@ -92,15 +110,20 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     height, width, channels = split.images.shape[1:]
     card = ModelCard(config.network.network, split.classes, channels, height, width)
     saved = time.monotonic()
-    measuring = config.execution.measure_steps
+    measuring, costs = config.execution.measure_steps, Costs()
+    events = Events(run.events, state.step) if config.execution.tensorboard else None
     try:
-        if measuring:
-            reset_peak_memory(state.device)
+        reset_peak_memory(state.device)
         for record in train(state, split, config.training):
+            memory = peak_memory(state.device) if measuring or record.evaluation else 0
+            costs.add(record.step_seconds, memory)
             if measuring:
-                run.append_step(record.step, record.step_seconds, peak_memory(state.device))
+                run.append_step(record.step, record.step_seconds, memory)
+            if events:
+                events.add(record)
             if record.evaluation:
-                run.append(record)
+                run.append(record, costs.seconds / costs.steps, costs.memory)
+                costs = Costs()
                 if record.evaluation.best:
                     save_model(run.best_path, state.ema, card)
             stop = stopped()
@@ -111,7 +134,7 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
             yield record
             if stop:
                 return
-            if measuring:
+            if measuring or record.evaluation:
                 reset_peak_memory(state.device)
         save_checkpoint(run.checkpoints, state)
         save_model(run.model_path, state.ema, card)
@@ -124,6 +147,8 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
         _write_result(job, error)
         raise
     finally:
+        if events:
+            events.close()
         job.lock.release()
 
 

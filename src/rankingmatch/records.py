@@ -7,6 +7,7 @@ from torch import Tensor
 
 from rankingmatch.errors import DivergedError
 from rankingmatch.methods import Losses
+from rankingmatch.methods.targets import histogram
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Metrics:
     images_per_second: float
     confident: float | None = None  # share of unlabeled images whose pseudo-label counts
     purity: float | None = None  # share of those that are right, where the truth is known
+    class_shares: tuple[float, ...] | None = None  # each class's share of the confident pseudo-labels, if there are any
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,28 @@ class Window:
 
     def metrics(self, learning_rate: float, images_per_second: float) -> Metrics:
         """The averages: plain numbers, for which the device is waited for."""
-        sums = {name: float(value) for name, value in self.sums.items()}
+        of_classes = self.sums.get("classes")
+        sums = {name: float(value) for name, value in self.sums.items() if value is not of_classes}
         losses = {name: sums[name] / self.count for name in self.bad}
         if "rows" not in sums:
             return Metrics(losses, learning_rate, images_per_second)
         purity = sums["right"] / sums["known"] if sums["known"] else None
-        return Metrics(losses, learning_rate, images_per_second, sums["confident"] / sums["rows"], purity)
+        confident, shares = sums["confident"], None
+        if of_classes is not None and confident:
+            shares = tuple(count / confident for count in of_classes.tolist())
+        return Metrics(losses, learning_rate, images_per_second, confident / sums["rows"], purity, shares)
 
 
-def pseudo_label_counts(losses: Losses, truth: Tensor) -> dict[str, Tensor]:
-    """Numbers of unlabeled rows: all, confident, confident with known truth, and of these the right ones."""
+def pseudo_label_counts(losses: Losses, truth: Tensor, classes: int) -> dict[str, Tensor]:
+    """Numbers of unlabeled rows: all, confident, confident with known truth, and of these the right ones.
+
+    "classes" has the confident ones of each pseudo-label: (classes,).
+    """
     if losses.pseudo_labels is None:
         return {}
     confident = losses.pseudo_labels.confident
     known = confident & (truth >= 0)
     right = known & (losses.pseudo_labels.labels == truth)
     rows = torch.tensor(len(confident), device=confident.device)
-    return {"rows": rows, "confident": confident.sum(), "known": known.sum(), "right": right.sum()}
+    counts = {"rows": rows, "confident": confident.sum(), "known": known.sum(), "right": right.sum()}
+    return {**counts, "classes": histogram(losses.pseudo_labels.labels, classes, confident)}

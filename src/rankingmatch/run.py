@@ -58,6 +58,16 @@ class Run:
         return self.path / "best.safetensors"
 
     @property
+    def report_path(self) -> Path:
+        """The page that shows the run."""
+        return self.path / "report.html"
+
+    @property
+    def events(self) -> Path:
+        """Where TensorBoard finds the run."""
+        return self.path / "tensorboard"
+
+    @property
     def checkpoints(self) -> Path:
         """Where training can be taken up again."""
         return self.path / "checkpoints"
@@ -126,6 +136,20 @@ class Run:
         with _damage_named(path):
             return Config.from_json(json.loads(path.read_text()))
 
+    def environment(self) -> dict[str, Any]:
+        """Where the run was made: versions and machine."""
+        path = self.path / "config.json"
+        with _damage_named(path):
+            return dict(json.loads(path.read_text()).get("environment", {}))
+
+    def label_count(self) -> int | None:
+        """How many training images are labeled; None before they were chosen."""
+        path = self.path / "split.json"
+        if not path.exists():
+            return None
+        with _damage_named(path):
+            return len(json.loads(path.read_text())["labeled"])
+
     def result(self) -> Result | None:
         """The result, None while the run is not finished."""
         path = self.path / "result.json"
@@ -168,10 +192,11 @@ class Run:
             for number, seconds, memory in costs[costs[:, 0] <= step]:
                 self.append_step(int(number), seconds, int(memory))
 
-    def append(self, record: Record) -> None:
-        """Add an evaluation to the history."""
+    def append(self, record: Record, step_seconds: float, memory: int) -> None:
+        """Add an evaluation to the history, with what the steps before it cost: mean seconds, peak bytes."""
+        costs = {"step_seconds": round(step_seconds, 6), "memory": memory}
         with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(flat(record)) + "\n")
+            file.write(json.dumps({**flat(record), **costs}) + "\n")
 
     def append_step(self, step: int, seconds: float, memory: int) -> None:
         """Add what a step cost to steps.csv: seconds, and peak memory in bytes."""
@@ -208,7 +233,7 @@ def _damage_named(path: Path) -> Iterator[None]:
     """Whatever is wrong with a file of a run directory is said in one line, with its name."""
     try:
         yield
-    except (OSError, ValueError, TypeError, ConfigError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
         raise RunError(f"{path} cannot be used ({error}); start another run with --out") from error
 
 

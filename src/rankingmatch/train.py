@@ -64,7 +64,7 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
     method, steps = state.objective.method, settings.last_step
     started, seconds_before = time.perf_counter(), state.seconds
     images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
-    last = time.perf_counter()
+    classes, last = len(split.classes), time.perf_counter()
     while state.step < steps:
         step, step_started = state.step, time.perf_counter()
         batch, truth = make_batch(split, method, state.views, settings, step, state.device)
@@ -72,7 +72,7 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
         losses = training_step(state, batch, settings)
         for probe in probes:
             learn_from_probe(probe, state.ema)
-        state.window.add(step, pseudo_label_counts(losses, truth), {**losses.parts, "total": losses.total})
+        state.window.add(step, pseudo_label_counts(losses, truth, classes), {**losses.parts, "total": losses.total})
         state.seconds = seconds_before + time.perf_counter() - started
         evaluating = state.step % settings.evaluation_interval == 0 or state.step == steps
         metrics = evaluation = None

@@ -1,0 +1,233 @@
+"""The page in a real browser: Debian's chromium, from a file, with no network."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
+
+from rankingmatch.report import Status, page_content, render_page
+from subjects import NASTY, made_outputs, made_subject, without_truth
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
+)
+SECTIONS = ("overview", "training", "classes", "map", "pairs", "pseudo-labels")
+
+
+class Browser:
+    """A browser that remembers what went wrong and what was asked of the network."""
+
+    def __init__(self, downloads: Path) -> None:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1280,900"):
+            options.add_argument(f"--{flag}")
+        options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options, Service(DRIVER))
+        self.downloads = downloads
+
+    def open(self, page: Path, section: str = "overview") -> None:
+        self.driver.get("about:blank")
+        self.driver.get_log("browser")
+        self.driver.get(f"{page.as_uri()}#{section}")
+
+    def show(self, section: str) -> None:
+        self.driver.find_element(By.CSS_SELECTOR, f'nav [aria-controls="{section}"]').click()
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str) -> str:
+        return self.driver.find_element(By.CSS_SELECTOR, selector).text
+
+    def complaints(self) -> list[str]:
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """What the page asked for; the policy in its head forbids the network, and a breach is a complaint."""
+        entries = 'return performance.getEntriesByType("resource").map((one) => one.name)'
+        return list(self.driver.execute_script(entries))
+
+    def emulate(self, command: str, **values: Any) -> None:
+        self.driver.execute_cdp_cmd(f"Emulation.{command}", values)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("downloads"))
+    yield browser
+    browser.driver.quit()
+
+
+def written(place: Path, *subjects: Any) -> Path:
+    page = place / "report.html"
+    page.write_text(render_page(page_content(list(subjects))))
+    return page
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("page"), made_subject())
+
+
+def test_every_section_opens_without_network_and_without_complaint(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    for section in SECTIONS:
+        browser.show(section)
+        assert [one.get_attribute("id") for one in browser.all("main > section") if one.is_displayed()] == [section]
+        selected = browser.all('nav [aria-selected="true"]')
+        assert [one.get_attribute("aria-controls") for one in selected] == [section]
+        assert browser.all(f"#{section} .plot svg")
+    assert browser.complaints() == []
+    assert all(address.startswith(("data:", "blob:")) for address in browser.requests())
+    assert "default-src 'none'" in page.read_text()
+    assert not any("server" in str(one.get_attribute("data-title")).lower() for one in browser.all(".modebar-btn"))
+
+
+def test_the_headline_says_error_and_interval(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert "Test error" in browser.text("#figures")
+    assert "95 % interval" in browser.text("#figures")
+    assert "rankingmatch train made --labels 12" in browser.text("#overview code")
+
+
+def test_a_class_that_wants_to_be_html_stays_text(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    for section in SECTIONS:
+        browser.show(section)
+    assert browser.all("img[src='x']") == []
+    browser.show("classes")
+    assert NASTY in browser.text("#classes tbody")
+    drawn = browser.driver.execute_script(
+        "return [...document.querySelectorAll('#classes svg text')].map((one) => one.textContent)"
+    )
+    assert NASTY in drawn
+    assert browser.complaints() == []
+
+
+def test_pointing_at_a_dot_shows_its_image(browser: Browser, page: Path) -> None:
+    browser.open(page, "map")
+    card = browser.driver.find_element(By.ID, "hover")
+    assert not card.is_displayed()
+    (dot, *_) = browser.all("#map .scatterlayer .point")
+    ActionChains(browser.driver).move_to_element(dot).pause(0.4).perform()
+    assert card.is_displayed()
+    assert all(word in card.text for word in ("label:", "prediction:", "confidence:", "test image"))
+    thumb = card.find_element(By.CSS_SELECTOR, ".thumb")
+    assert thumb.value_of_css_property("background-image").startswith('url("data:image/')
+
+
+def test_filters_filter(browser: Browser, page: Path) -> None:
+    subject = made_subject()
+    assert subject.unlabeled is not None
+    predicted, confidence = subject.unlabeled.predicted, subject.unlabeled.confidence.round(4)
+    wrong = predicted != subject.unlabeled.truth
+    browser.open(page, "pseudo-labels")
+    show, label = (Select(browser.all("#filters select")[place]) for place in (1, 0))
+    tiles = "#pseudo-labels .gallery .tile"
+    assert len(browser.all(tiles)) == wrong.sum()  # what is wrong comes first
+    show.select_by_visible_text("confident and wrong")
+    assert len(browser.all(tiles)) == (wrong & (confidence >= 0.95)).sum()
+    show.select_by_visible_text("all")
+    assert browser.text("#found").startswith("150 images match")
+    label.select_by_visible_text("class 2")
+    assert len(browser.all(tiles)) == (predicted == 2).sum()
+    label.select_by_visible_text("any")
+    search = browser.driver.find_element(By.CSS_SELECTOR, "#filters input[type=search]")
+    search.send_keys("class 1")
+    truth = subject.unlabeled.truth
+    assert browser.text("#found").startswith(f"{((predicted == 1) | (truth == 1)).sum()} images match")
+
+
+def test_the_filtered_rows_can_be_downloaded(browser: Browser, page: Path) -> None:
+    browser.open(page, "pseudo-labels")
+    Select(browser.all("#filters select")[1]).select_by_visible_text("all")
+    browser.driver.find_element(By.ID, "csv").click()
+    file, deadline = browser.downloads / "pseudo-labels.csv", time.monotonic() + 10
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    lines = file.read_text().splitlines()
+    assert lines[0] == "row,pseudo_label,confidence,truth"
+    assert len(lines) == 151
+
+
+def test_tables_sort(browser: Browser, page: Path) -> None:
+    browser.open(page, "classes")
+    head = browser.all("#classes thead th")[2]
+    head.click()
+    errors = [float(cell.text) for cell in browser.all("#classes tbody td:nth-child(3)")]
+    assert errors == sorted(errors)
+    head.click()
+    assert [float(cell.text) for cell in browser.all("#classes tbody td:nth-child(3)")] == sorted(errors, reverse=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_follow_the_system_and_the_button(browser: Browser, page: Path, scheme: str) -> None:
+    browser.emulate("setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.open(page, "training")
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    before = browser.driver.execute_script(ground)
+    assert (sum(map(int, before[4:-1].split(","))) > 380) == (scheme == "light")
+    browser.driver.find_element(By.ID, "theme").click()
+    assert browser.driver.execute_script(ground) != before
+    browser.emulate("setEmulatedMedia", features=[])
+
+
+def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
+    browser.emulate("setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    browser.open(page)
+    for section in SECTIONS:
+        browser.show(section)
+        assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 390, section
+    browser.emulate("clearDeviceMetricsOverride")
+
+
+def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
+    runs = [
+        made_subject(name=f"{method}, seed {seed}", method=method, seed=seed, test_error=error + seed)
+        for method, error in (("supervised", 30.0), ("rankingmatch-bm", 20.0))
+        for seed in (0, 1)
+    ]
+    browser.open(written(tmp_path, *runs))
+    assert len(browser.all("#comparison tbody tr")) == 4
+    assert "20.00" in browser.text("#comparison td.best")
+    assert "Differences over folds" in browser.text("#comparison")
+    browser.show("map")
+    assert len(browser.all("#map .plot")) == 2  # the first fold of each method
+    for section in SECTIONS:
+        browser.show(section)
+    browser.show("classes")
+    Select(browser.all("#classes select")[0]).select_by_visible_text("rankingmatch-bm, seed 0")
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ({"classes": 2}, ""),
+        ({"classes": 200}, ""),
+        ({"status": Status.DIVERGED, "diverged_at": 7, "diverged_part": "total", "judged": None}, "stopped at step 7"),
+        ({"status": Status.UNDER_WAY, "history": [], "judged": None, "unlabeled": None}, "not finished"),
+        ({"judged": without_truth(made_outputs())}, ""),
+    ],
+    ids=["2 classes", "200 classes", "NaN", "under way", "no labels"],
+)
+def test_every_kind_of_run_has_a_page(browser: Browser, tmp_path: Path, case: dict[str, Any], words: str) -> None:
+    browser.open(written(tmp_path, made_subject(**case)))
+    assert words in browser.text("#overview")
+    for section in SECTIONS:
+        browser.show(section)
+        assert browser.all(f"#{section} .plot svg, #{section} .note, #{section} .card")
+    assert browser.complaints() == []

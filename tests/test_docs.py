@@ -1,6 +1,8 @@
 """The examples of the docs run as written."""
 
+import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -18,6 +20,26 @@ def python_blocks(name: str) -> list[str]:
 def test_the_readme_example_runs() -> None:
     (block,) = python_blocks("README.md")
     exec(block, {})
+
+
+def test_the_tutorial_runs_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks("docs/tutorial.md")
+    exec(block, {})
+    commands = re.findall(r"^rankingmatch (.*)$", (ROOT / "docs/tutorial.md").read_text(), flags=re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["train", "predict", "predict", "evaluate"]
+    for command in commands:
+        main(shlex.split(command))
+    shown = capsys.readouterr().err
+    quoted = re.findall(r"^(40 labeled.*|settings: .*)$", (ROOT / "docs/tutorial.md").read_text(), flags=re.MULTILINE)
+    assert len(quoted) == 2
+    assert all(line in shown for line in quoted)
+    assert json.loads((tmp_path / "runs/photos/result.json").read_text())["test_error"] < 60  # nothing learned: 90
+    rows = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert len(rows) == 1 + len(list((tmp_path / "sorted").rglob("*.png"))) == 1 + 1657
 
 
 def test_the_recipes_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

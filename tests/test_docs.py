@@ -65,7 +65,7 @@ def test_the_method_of_the_docs_trains_with_its_own_flag(tmp_path: Path, monkeyp
     (tmp_path / "my_package.py").write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    quick = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--quiet"]
+    quick = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--quiet", "--no-report"]
     main(["train", "digits", "--method", "my_package:Consistency", "--consistency-weight", "2", *quick])
     config = (tmp_path / "runs/digits-40-my_package.Consistency-0/config.json").read_text()
     assert '"consistency_weight": 2.0' in config

@@ -41,7 +41,7 @@ def write_report(
     if not runs:
         raise ConfigError("which run? give its directory, such as: rankingmatch report runs/mine")
     target = out or (runs[0].report_path if len(runs) == 1 else Path("report.html"))
-    if target.is_dir() or not target.parent.is_dir():
+    if out is not None and (target.is_dir() or not target.parent.is_dir()):
         reason = "it is a directory" if target.is_dir() else f"there is no directory {target.parent}"
         raise ConfigError(f"--out {target}: {reason}; name a file")
     if figures is not None:

@@ -19,7 +19,7 @@ from rankingmatch.cli import main
 from rankingmatch.config import all_option_names
 
 QUICK = ["--steps", "40", "--batch-size", "8", "--mu", "2", "--network", "wrn-10-1", "--threads", "1"]
-QUICK += ["--evaluate-every", "4"]
+QUICK += ["--evaluate-every", "4", "--no-report"]
 
 
 def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
@@ -97,7 +97,8 @@ def wait_until(met: Callable[[], bool], process: "subprocess.Popen[str]") -> Non
 
 def without_times(run: Path) -> list[dict[str, object]]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in ("seconds", "images_per_second")} for line in lines]
+    costs = ("seconds", "images_per_second", "step_seconds", "memory")
+    return [{k: v for k, v in line.items() if k not in costs} for line in lines]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -223,7 +224,7 @@ def test_help_needs_no_torch(tmp_path: Path) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
     ).stdout
     assert out.splitlines()[-1] == "False False"
-    for command in ("train", "evaluate", "methods", "datasets", "bench"):
+    for command in ("train", "evaluate", "report", "methods", "datasets", "bench"):
         assert f"  {command}" in out
 
 
@@ -279,6 +280,11 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["train", "digits", "--treshold", "0.9"], "No such option '--treshold'"),
         (["train", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
         (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["report"], "which run? give its directory"),
+        (["report", "nowhere"], "nowhere"),
+        (["report", ".", "--out", "nowhere/page.html"], "--out nowhere/page.html: there is no directory nowhere"),
+        (["report", ".", "--out", "."], "--out .: it is a directory; name a file"),
+        (["report", ".", "--figures", "nowhere/figures"], "--figures nowhere/figures: there is no directory nowhere"),
         (["bench", "table99"], "unknown recipe 'table99'"),
         (["bench", "none.toml"], "there is no such file"),
         (["bench", "digits", "--scale", "tinny"], "unknown scale 'tinny'; did you mean 'tiny'?"),

@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from rankingmatch.report import Status, page_content, render_page
+from rankingmatch.report import Status, maps, page_content, render_page
 from subjects import NASTY, made_outputs, made_subject, without_truth
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -73,7 +73,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def written(place: Path, *subjects: Any) -> Path:
     page = place / "report.html"
-    page.write_text(render_page(page_content(list(subjects))))
+    with pytest.MonkeyPatch.context() as patch:  # t-SNE has tests of its own, and takes its time
+        patch.setattr(maps, "embed", lambda vectors: vectors[:, :2])
+        page.write_text(render_page(page_content(list(subjects))))
     return page
 
 

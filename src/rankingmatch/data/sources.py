@@ -14,6 +14,7 @@ from rankingmatch.data.decode import Header, UnreadableError, decoded, header
 from rankingmatch.data.folder import Folder, printable, scan, some
 from rankingmatch.data.formats import Block, Decoded
 from rankingmatch.data.split import Dataset
+from rankingmatch.defaults import suggested_settings
 from rankingmatch.errors import ConfigError, DataError, unknown_name
 
 log = logging.getLogger(__name__)
@@ -94,18 +95,11 @@ def _side(headers: list[Header]) -> int:
 
 def _preset(folder: Folder, side: int, channels: int) -> dict[str, Any]:
     """Settings for images of this kind and number; the docs say why."""
-    images = len(folder.parts["train"])
-    batch = 16 if images < 5000 else 32 if images < 20_000 else 64
     labels = folder.counts()
     holding_out = "validation" not in folder.parts and min(labels) >= 10
     return {
         "image_size": side,
-        "network": "small" if side <= 16 else "wrn-16-2" if side <= 48 else "wrn-13-1",
-        "batch_size": batch,
-        "steps": min(100_000, max(1000, round(60 * images / (7 * batch), -2))),
-        "flip": channels == 3,
-        "padding": round(side / 8),
-        "cutout": side // 2,
+        **suggested_settings(side, side, channels, len(folder.parts["train"])),
         "validation": min(1000, sum(labels) // 5) if holding_out else 0,
     }
 

@@ -394,7 +394,7 @@ def test_the_suggestions_by_size_are_what_the_named_datasets_of_that_size_have(n
     """But for the networks of larger images, which are smaller here."""
     chosen = benchmark(name)
     suggested = suggested_settings(*chosen.shape, count=1500)
-    defaults = {"padding": 4, "cutout": 16, "flip": True, "learning_rate": 0.03}
+    defaults: dict[str, object] = {"padding": 4, "cutout": 16, "flip": True, "learning_rate": 0.03}
     if name == "digits":
         defaults |= {"network": "small", "batch_size": 32, "steps": 1000}
     for option, default in defaults.items():

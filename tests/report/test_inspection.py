@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rankingmatch import inspection
+from rankingmatch import inspection, job
 from rankingmatch.cli import main
 from rankingmatch.config import repeat_command, resolve
+from rankingmatch.errors import DataError
 from rankingmatch.flags import setting_flags
 from rankingmatch.run import Run
 
@@ -136,7 +137,7 @@ def test_without_test_images_others_are_shown_and_named(
         split = original(config)
         return replace(split, test=None, validation=split.validation if keep_validation else None)
 
-    original = inspection.load_split
+    original = job.load_split
     monkeypatch.setattr(inspection, "load_split", load_split)
     content = content_of(inspection.write_report([copy], audited=30))
     part = "validation" if keep_validation else "unlabeled"
@@ -146,7 +147,7 @@ def test_without_test_images_others_are_shown_and_named(
 
 def test_data_that_is_gone_leaves_the_curves(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load_split(config: Any) -> Any:
-        raise inspection.DataError("gone")
+        raise DataError("gone")
 
     monkeypatch.setattr(inspection, "load_split", load_split)
     content = content_of(inspection.write_report([copy]))

@@ -5,6 +5,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,7 +259,7 @@ def test_the_audit_lists_every_image_and_pictures_some() -> None:
 
 
 def test_folds_are_compared_seed_by_seed() -> None:
-    errors = {"supervised": [20.0, 30.0, 25.0], "rankingmatch-bm": [10.0, 22.0, None]}
+    errors: dict[str, list[float | None]] = {"supervised": [20.0, 30.0, 25.0], "rankingmatch-bm": [10.0, 22.0, None]}
     subjects = [
         made_subject(name=f"{method} {seed}", method=method, seed=seed, test_error=error)
         for method, values in errors.items()
@@ -308,7 +309,7 @@ def test_names_from_the_data_are_text() -> None:
         ({"notes": ("The outputs cannot be shown: no.",)}, "cannot be shown: no."),
     ],
 )
-def test_what_a_run_lacks_is_said(changed: dict[str, object], words: str) -> None:
+def test_what_a_run_lacks_is_said(changed: dict[str, Any], words: str) -> None:
     subject = made_subject(**changed)
     assert any(words in note for note in notes_of(subject))
     assert words.replace("'", "&#39;") in render_page(page_content([subject]))

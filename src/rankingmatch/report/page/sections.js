@@ -11,9 +11,9 @@ function gainFigure(run) {
   }
   if (!gain) return null;
   const sure = gain.half !== null && Math.abs(gain.gain) > gain.half;
-  const interval = gain.half === null ? "" : ` ± ${gain.half.toFixed(2)} (95 %, same images)`;
+  const interval = gain.half === null ? "" : `± ${gain.half.toFixed(2)} (95 %, same images); `;
   return figure("Against labels alone", `${gain.gain >= 0 ? "−" : "+"}${Math.abs(gain.gain).toFixed(2)} points`,
-    `${percent(gain.baseline)} without the unlabeled images${interval}`, sure ? (gain.gain > 0 ? "good" : "bad") : "");
+    `${interval}${percent(gain.baseline)} without the unlabeled images`, sure ? (gain.gain > 0 ? "good" : "bad") : "");
 }
 function figuresOf(run) {
   const judged = run.confusion, cards = [];

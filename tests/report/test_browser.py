@@ -40,7 +40,7 @@ class Browser:
 
     def open(self, page: Path, section: str = "overview") -> None:
         self.driver.get("about:blank")
-        self.driver.get_log("browser")
+        self.complaints()
         self.driver.get(f"{page.as_uri()}#{section}")
 
     def show(self, section: str) -> None:
@@ -53,7 +53,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector).text
 
     def complaints(self) -> list[str]:
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
     def requests(self) -> list[str]:
         """What the page asked for; the policy in its head forbids the network, and a breach is a complaint."""

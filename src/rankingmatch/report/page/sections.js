@@ -11,9 +11,9 @@ function gainFigure(run) {
   }
   if (!gain) return null;
   const sure = gain.half !== null && Math.abs(gain.gain) > gain.half;
-  const interval = gain.half === null ? "" : ` ± ${gain.half.toFixed(2)} (95 %, same images)`;
+  const interval = gain.half === null ? "" : `± ${gain.half.toFixed(2)} (95 %, same images); `;
   return figure("Against labels alone", `${gain.gain >= 0 ? "−" : "+"}${Math.abs(gain.gain).toFixed(2)} points`,
-    `${percent(gain.baseline)} without the unlabeled images${interval}`, sure ? (gain.gain > 0 ? "good" : "bad") : "");
+    `${interval}${percent(gain.baseline)} without the unlabeled images`, sure ? (gain.gain > 0 ? "good" : "bad") : "");
 }
 function figuresOf(run) {
   const judged = run.confusion, cards = [];
@@ -39,7 +39,15 @@ sections.overview = (section) => {
     const curves = content.panels.filter((panel) => panel.key === "errors" || panel.key === "pseudo_labels");
     for (const panel of curves) panelPlot(byId("glance"), panel);
     if (runs[0].weights) byId("glance").after(say(`What the model says of images, here and in the other sections, comes from ${runs[0].weights}.`));
-  } else compareRuns(byId("comparison"));
+  } else {
+    for (const run of detailed.filter((one) => one.gain).slice(0, 3)) {
+      byId("figures").append(figure(run.name, percent(run.confusion ? run.confusion.error : run.testError),
+        run.confusion ? `${between(run.confusion.interval)}, ${count(run.confusion.images)} ${run.confusion.part} images` : "test error"), gainFigure(run));
+    }
+    compareRuns(byId("comparison"));
+    byId("glance").classList.add("after");
+    for (const panel of content.panels.filter((one) => ["test_error", "confident"].includes(one.key))) panelPlot(byId("glance"), panel);
+  }
   for (const button of section.querySelectorAll(".copy")) {
     button.addEventListener("click", () => {
       const range = document.createRange();

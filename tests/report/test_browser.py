@@ -53,7 +53,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector).text
 
     def complaints(self) -> list[str]:
-        return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
         """What the page asked for; the policy in its head forbids the network, and a breach is a complaint."""

@@ -24,7 +24,14 @@ QUICK += ["--evaluate-every", "4", "--no-report"]
 
 def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background inherit "ignore"
+    )
 
 
 def rankingmatch(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:

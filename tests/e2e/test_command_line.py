@@ -123,7 +123,7 @@ def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: 
         assert f"rankingmatch train --resume --out {run}" in err
     reached = max(json.loads(path.read_text())["step"] for path in run.glob("checkpoints/*.json"))
     assert reached >= 3
-    code, out, err = rankingmatch("train", "--resume", "--out", run, "--json", cwd=tmp_path)
+    code, out, err = rankingmatch("train", "--resume", "--out", run, "--json", "--no-report", cwd=tmp_path)
     assert code == 0, err
     assert json.loads(out.splitlines()[0])["step"] > reached, "it started anew instead of going on"
     assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
@@ -402,7 +402,7 @@ def test_a_crash_while_a_run_is_created_blocks_nothing(
     main(["train", "digits", *QUICK, "--quiet", "--steps", "1", "--out", "new", "--resume"])
     (copy / "split.json").unlink()
     (copy / "result.json").unlink()
-    main(["train", "--resume", "--quiet", "--out", str(copy)])
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
     assert len(json.loads((copy / "split.json").read_text())["labeled"]) == 40
 
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 
 from rankingmatch.methods import declarations
-from rankingmatch.methods.passes import joint_logits
+from rankingmatch.methods.passes import joint_logits, mean_probabilities
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
 from rankingmatch.schedule import linear_ramp
 
@@ -22,10 +21,11 @@ class MeanTeacher(Method):
     ramp: float = declarations.ramp(0.4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q_teacher‖²; the teacher is in evaluation mode and gets no gradient."""
+        """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q_teacher‖²; the teacher gets no gradient."""
         (labeled,), (for_student, for_teacher) = batch.labeled, batch.unlabeled
-        with torch.no_grad():
-            targets = context.teacher(for_teacher).logits.softmax(1)
+        # Normalised by its batch, as the student is: the running statistics are those of other weights.
+        targets = mean_probabilities(context.teacher.train(), [for_teacher])
+        context.teacher.eval()
         labeled_logits, student_logits = joint_logits(model, labeled, for_student)
         labeled_ce = F.cross_entropy(labeled_logits, batch.labels)
         difference = F.mse_loss(student_logits.softmax(1), targets)

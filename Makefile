@@ -24,7 +24,7 @@ format: $(READY)  ## put the code into its usual form
 	$(BIN)/ruff format .
 
 results: $(READY)  ## the tables of docs/results.md, measured anew: hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench digits laptop --out runs/results --markdown docs/results.md
+	$(BIN)/rankingmatch bench digits --out runs/results --markdown docs/results.md
 
 bench: $(READY)  ## what a step of every method costs beyond its network passes
 	$(BIN)/python benchmarks/methods.py

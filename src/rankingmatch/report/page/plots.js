@@ -7,7 +7,7 @@ function colour(number, all) {
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
 function layoutFor(more = {}) {
-  const axis = { gridcolor: css("line"), zerolinecolor: css("line"), linecolor: css("line"), automargin: true };
+  const axis = { gridcolor: css("line"), zerolinecolor: css("line"), linecolor: css("line"), automargin: true, ticklabeloverflow: "allow" };
   const { xaxis = {}, yaxis = {}, ...rest } = more;
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("ink"), size: 12, family: getComputedStyle(document.body).fontFamily },

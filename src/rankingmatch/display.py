@@ -233,6 +233,7 @@ def result_lines(result: Result, run: Run) -> str:
     skipped = run.skipped()
     words = some([f"{file} {reason}" for file, reason in skipped])
     left_out = f"files left out: {words}; all of them are in {run.path / 'split.json'}\n" if skipped else ""
+    page = f"page:  {run.report_path}\n" if run.report_path.exists() else ""
     errors = [
         f"{name} error {error:.2f} %"
         for name, error in (("test", result.test_error), ("validation", result.val_error))
@@ -242,6 +243,6 @@ def result_lines(result: Result, run: Run) -> str:
         f"{', '.join(errors) or 'trained'} with {result.labels} labels, "
         f"{result.steps:,} steps in {minutes}:{seconds:02d}\n"
         f"model: {run.model_path}\n"
-        f"{left_out}"
+        f"{page}{left_out}"
         f"next:  rankingmatch {f'predict {run.path} IMAGES' if result.test_error is None else f'evaluate {run.path}'}"
     )

@@ -21,22 +21,12 @@ class Scale:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
 
 
+_QUICK = {"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 1}
+
 SCALES: dict[str, Scale] = {
     "paper": Scale(),
-    "small": Scale(
-        side=16,
-        steps=2000,
-        mu=3,
-        folds=3,
-        settings={"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 1},
-    ),
-    "tiny": Scale(
-        side=8,
-        steps=160,
-        mu=3,
-        folds=1,
-        settings={"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 1},
-    ),
+    "small": Scale(side=16, steps=2000, mu=3, folds=3, settings=_QUICK),
+    "tiny": Scale(side=8, steps=160, mu=3, folds=1, settings=_QUICK),
 }
 
 

@@ -23,8 +23,9 @@ format: $(READY)  ## put the code into its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-results: $(READY)  ## the tables of docs/results.md, measured anew: hours, resumable; see docs/reproduce.md for the data
+results: $(READY)  ## the tables of docs/results.md and docs/laptop.md, measured anew: hours, resumable; see docs/reproduce.md for the data
 	$(BIN)/rankingmatch bench digits --out runs/results --markdown docs/results.md
+	$(BIN)/rankingmatch bench laptop --folds 1 --out runs/results --markdown docs/laptop.md
 
 bench: $(READY)  ## what a step of every method costs beyond its network passes
 	$(BIN)/python benchmarks/methods.py

@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from rankingmatch.augment import OPERATIONS, RandAugment, Weak
 from rankingmatch.augment.operations import NAMES
 
+# PIL's operations are written once, as the oracle of the tests.
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from pil_reference import PIL_OPERATIONS  # noqa: E402  PIL's operations are written once, as the oracle of the tests
+from pil_reference import PIL_OPERATIONS
 
 # --- PIL, image by image ------------------------------------------------------------------------------------
 

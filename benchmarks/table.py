@@ -1,8 +1,8 @@
 """Everything that is not the network should be nearly free: one table of what is wanted and what is measured.
 
-    make bench                                              # prints it; some minutes
-    python benchmarks/table.py --only ranking               # some of it
-    python benchmarks/table.py --markdown docs/performance.md   # puts it into the page, between its marks
+make bench                                              # prints it; some minutes
+python benchmarks/table.py --only ranking               # some of it
+python benchmarks/table.py --markdown docs/performance.md   # puts it into the page, between its marks
 """
 
 import argparse

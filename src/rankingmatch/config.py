@@ -31,6 +31,7 @@ class ExecutionSettings:
     checkpoint_steps: int | None = option(
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
+    compile: bool = option(False, "Let torch.compile translate the network; needs a C++ compiler, or a GPU.")
     measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
     tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")
 

@@ -67,6 +67,8 @@ def begin(run: Run, config: Config) -> Job:
     split = load_split(config)
     method = make_method(config.method, config.hyperparameters)
     state = initial_state(split, method, config.network, config.views, config.training, device)
+    if config.execution.compile:
+        state.model.backbone.compile()
     is_new = not run.exists()
     if is_new:
         run.create(config)

@@ -62,9 +62,15 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         """(n, c, h, w) images with values 0…255 of any type."""
-        normalised = (images.float() / 255 - self.mean) / self.std
-        result = self.backbone(normalised.contiguous(memory_format=torch.channels_last))
-        return Output(*result) if isinstance(result, tuple) else Output(result, result)
+        # Put in order while a value is one byte.
+        images = images.contiguous(memory_format=torch.channels_last)
+        result = self.backbone((images.float() / 255 - self.mean) / self.std)
+        return Output(*map(_full, result)) if isinstance(result, tuple) else Output(*[_full(result)] * 2)
+
+
+def _full(values: Tensor) -> Tensor:
+    """Outputs of a network that computes in half precision, in whole precision: probabilities and losses need it."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 class WideResNet(nn.Module):

@@ -29,7 +29,8 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
     with torch.random.fork_rng(devices=devices):
         # Whatever the network itself draws (dropout) depends on (seed, step), too.
         torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, state.step))
-        losses: Losses = state.objective(batch, context)
+        with torch.autocast(state.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            losses: Losses = state.objective(batch, context)
         state.optimizer.zero_grad()
         losses.total.backward()
         state.optimizer.step()

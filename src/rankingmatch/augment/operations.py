@@ -9,7 +9,6 @@ from torch import Tensor
 
 from rankingmatch.augment import filters, geometry, tables
 
-
 Kind = Literal["table", "affine", "filter"]
 KINDS: tuple[Kind, ...] = ("table", "affine", "filter")
 
@@ -72,17 +71,18 @@ def apply_operations(
     operations and back again, so that an operation works on a stretch of neighbours and on no image that did not draw
     it: all point operations share one look-up and all geometric ones share one gather.
     """
-    places = sorted(range(len(operations)), key=lambda place: KINDS.index(list(operations.values())[place].kind))
-    chosen = [list(operations.values())[place] for place in places]
+    table = list(operations.values())
+    places = sorted(range(len(table)), key=lambda place: KINDS.index(table[place].kind))
+    chosen = [table[place] for place in places]
     rank = torch.tensor(places).argsort()[operation]
     order, counts = rank.argsort(), rank.bincount(minlength=len(chosen)).tolist()
     sorted_images = images.index_select(0, order.to(images.device))
     pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
     for one, part, part_unit in zip(chosen, sorted_images.split(counts), unit[order].split(counts), strict=True):
         if len(part):
-            first = images.shape[2:] if one.kind == "affine" else None
             magnitude = one.magnitude(part_unit)
-            made = one.function(magnitude, *first) if first else one.function(part, magnitude)
+            of_images = one.kind != "affine"
+            made = one.function(part, magnitude) if of_images else one.function(magnitude, *images.shape[2:])
             pieces[one.kind].append(made)
     results, done = [], 0
     for kind, work in (("table", tables.look_up), ("affine", geometry.affine)):

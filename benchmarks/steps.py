@@ -148,8 +148,8 @@ class OtherCode:
         (labeled,) = pil_views(split.images[rows], self.weak)
         others = split.images[self.random.choice(split.unlabeled_rows, self.unlabeled)]
         views = torch.cat([labeled, *pil_views(others, self.weak, self.strong)])
-        backbone: Any = self.model.backbone
-        logits = backbone((views - self.model.mean) / self.model.std)[0]
+        model: Any = self.model
+        logits = model.backbone((views - model.mean) / model.std)[0]
         sure, weak, strong = logits.split([self.labeled, self.unlabeled, self.unlabeled])
         pseudo = pseudo_label(weak.detach(), 0.95)
         confident = pseudo.confident

@@ -251,7 +251,7 @@ class _WithSlope(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
         return slope * upstream[0], None, None
@@ -267,7 +267,7 @@ class _Distances(torch.autograd.Function):
         return distance
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> Tensor:
         rows, distance = ctx.saved_tensors
         both: Tensor = upstream[0] + upstream[0].T

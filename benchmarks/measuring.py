@@ -83,7 +83,8 @@ def ratio(times: Mapping[str, list[float]], upper: str, lower: str) -> float:
 
 def milliseconds(times: Mapping[str, list[float]], name: str) -> str:
     """The median of a work's times, for people."""
-    return f"{1000 * statistics.median(times[name]):.3g} ms"
+    value = 1000 * statistics.median(times[name])
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def growth_of(work: Work) -> int:

@@ -9,7 +9,8 @@ from rankingmatch.randomness import Purpose, numpy_generator
 
 def rows_of_step(pool: np.ndarray, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
     """`count` rows of the pool for a step."""
-    return pool[places_of_step(len(pool), count, seed, purpose, step)]
+    rows: np.ndarray = pool[places_of_step(len(pool), count, seed, purpose, step)]
+    return rows
 
 
 def places_of_step(size: int, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from rankingmatch.config import Config
 from rankingmatch.data import BENCHMARKS, some
-from rankingmatch.errors import Interrupted, RunError
+from rankingmatch.distributed import count, is_loss_of_a_process, rank
+from rankingmatch.errors import Interrupted, LostProcessError, RunError
 from rankingmatch.job import Job, work
 from rankingmatch.records import Metrics, Record
 from rankingmatch.run import Result, Run, flat
@@ -164,9 +165,16 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
                 display.update(record)
     except torch.OutOfMemoryError as error:
         raise RunError("the device is out of memory; lower --batch-size or --mu, or use a smaller --network") from error
+    except RuntimeError as error:
+        if not is_loss_of_a_process(error):
+            raise
+        raise LostProcessError(
+            f"process {rank()} of {count()} stops at step {job.state.step}, since another one no longer answers; "
+            f"to go on from the last checkpoint: {how_to_go_on}"
+        ) from error
     finally:
         display.close()
-    if job.run.result() is None:
+    if job.stopped:
         raise Interrupted(f"stopped; to go on: {how_to_go_on}")
 
 
@@ -197,7 +205,7 @@ def headline(job: Job) -> str:
     height, width, channels = split.images.shape[1:]
     validation = 0 if split.validation is None else len(split.validation)
     test = 0 if split.test is None else len(split.test)
-    settings = config.training
+    settings, processes = config.training, count()
     unlabeled = (
         f" + {settings.batch_size * settings.mu} unlabeled" if job.state.objective.method.unlabeled_views else ""
     )
@@ -207,6 +215,7 @@ def headline(job: Job) -> str:
         f"{validation:,} validation, {test:,} test\n"
         f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
         f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
+        f"{f', on {processes} processes' if processes > 1 else ''}"
         f" → {job.run.path}{f', from step {job.state.step}' if job.state.step else ''}"
     )
 

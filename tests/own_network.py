@@ -47,3 +47,11 @@ class DoubleNetwork(GroupNormNetwork):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         return super().forward(images.double())
+
+
+class IdleNetwork(GroupNormNetwork):
+    """Has a layer that it does not use."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__(channels, classes)
+        self.idle = nn.Linear(2, 2)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ranks import trained
+from divided import trained
 from rankingmatch.methods import METHODS
 from torchrun import torchrun
 
 
 def of_processes(number: int, file: Path, *names: str) -> dict[str, Any]:
-    process = torchrun(number, "ranks", file, *names)
+    process = torchrun(number, "divided", file, *names)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, out + err
     found: dict[str, Any] = json.loads(file.read_text())
@@ -21,7 +21,7 @@ def of_processes(number: int, file: Path, *names: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def of_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return of_processes(2, tmp_path_factory.mktemp("ranks") / "two.json", *METHODS)
+    return of_processes(2, tmp_path_factory.mktemp("divided") / "two.json", *METHODS)
 
 
 def assert_equal_to_one_process(name: str, several: dict[str, Any]) -> None:

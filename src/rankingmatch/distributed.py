@@ -28,10 +28,10 @@ PATIENCE = timedelta(hours=2)
 @contextmanager
 def processes() -> Iterator[None]:
     """Inside, the processes that torchrun has started know one another, and only the first one speaks for all."""
-    if not dist.is_torchelastic_launched() or os.environ.get("WORLD_SIZE", "1") == "1":
+    if not _started_by_torchrun() or os.environ["WORLD_SIZE"] == "1":
         yield
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+    _meet()
     if not is_first():
         logging.disable(logging.WARNING)
     try:
@@ -45,14 +45,29 @@ def processes() -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def _started_by_torchrun() -> bool:
+    return dist.is_available() and dist.is_torchelastic_launched()
+
+
+def _meet() -> None:
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
+    # torchrun's store outlives a restart, with the addresses of processes that are gone: each start has its own keys.
+    store, number, total = next(rendezvous("env://"))
+    start = f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}-of-{total}"
+    store = dist.PrefixStore(start, store)  # type: ignore[attr-defined]
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=store, rank=number, world_size=total, timeout=PATIENCE)
+
+
 def count() -> int:
     """How many processes work on the run."""
-    return dist.get_world_size() if dist.is_initialized() else 1
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
     """Which of them this one is, from 0 on."""
-    return dist.get_rank() if dist.is_initialized() else 0
+    return dist.get_rank() if count() > 1 else 0
 
 
 def is_first() -> bool:
@@ -62,7 +77,7 @@ def is_first() -> bool:
 
 def restarted() -> bool:
     """Whether torchrun starts the processes again, after one of them failed."""
-    return dist.is_torchelastic_launched() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return _started_by_torchrun() and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
 
 
 def own_device(device: torch.device) -> torch.device:
@@ -100,9 +115,9 @@ def together(work: Callable[[], T]) -> T:
         failure = error
     failures: list[Exception | None] = [None] * count()
     dist.all_gather_object(failures, failure)
-    for error in failures:
-        if error is not None:
-            raise error if is_first() else SystemExit(2)
+    for said in failures:
+        if said is not None:
+            raise said if is_first() else SystemExit(2)
     return result  # type: ignore[return-value]
 
 
@@ -135,6 +150,11 @@ def any_of(*said: bool) -> tuple[bool, ...]:
 def is_loss_of_a_process(error: RuntimeError) -> bool:
     """Whether an error says that another process no longer answers."""
     return count() > 1 and (isinstance(error, dist.DistError) or "gloo" in str(error))
+
+
+def is_idle_parameter(error: RuntimeError) -> bool:
+    """Whether an error says that a parameter got no gradient, for which DDP would wait."""
+    return count() > 1 and "finished reduction" in str(error)
 
 
 def _local_rank() -> int:

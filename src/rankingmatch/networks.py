@@ -52,7 +52,7 @@ class Output(NamedTuple):
 class Classifier(nn.Module):
     """uint8 images → logits and features; the normalisation is part of the model.
 
-    Where it is `divided`, every process calls it with the same images, computes its share of them, and gets all outputs.
+    Where it is `divided`, every process calls it with the same images, computes its share, and gets all outputs.
     """
 
     divided = False

@@ -1,4 +1,4 @@
-"""Runs of every method, for one process or, under torchrun, for several: `python -m ranks FILE METHOD…`."""
+"""Runs of every method, for one process or, under torchrun, for several: `python -m divided FILE METHOD…`."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ EAGER = {"threshold": 0.4, "ramp": 0.1, "statistics_decay": 0.5}
 
 
 def network_of(method: str) -> str:
-    """A network without BatchNorm. VAT takes a difference at a distance of 1e-3, which makes rounding 1e3 times larger."""
+    """A network without BatchNorm. VAT takes a difference at a distance of 1e-3, so its rounding shows."""
     return "own_network:DoubleNetwork" if method == "vat" else "own_network:GroupNormNetwork"
 
 
@@ -92,6 +92,7 @@ def check_statistics() -> None:
     norm = torch.nn.BatchNorm1d(3)
     norm.register_buffer("same", torch.tensor([0.1, 1e-30, 3e30]))
     assert isinstance(norm.running_mean, Tensor)
+    assert isinstance(norm.same, Tensor)
     norm.running_mean += rank()
     average_statistics(norm)
     assert torch.equal(norm.running_mean, torch.full((3,), (count() - 1) / 2))

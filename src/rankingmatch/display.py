@@ -16,8 +16,8 @@ from rich.text import Text
 
 from rankingmatch.config import Config
 from rankingmatch.data import BENCHMARKS, some
-from rankingmatch.distributed import count, is_idle_parameter, is_loss_of_a_process, rank
-from rankingmatch.errors import ConfigError, Interrupted, LostProcessError, RunError
+from rankingmatch.distributed import count
+from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.job import Job, work
 from rankingmatch.records import Metrics, Record
 from rankingmatch.run import Result, Run, flat
@@ -165,18 +165,6 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
                 display.update(record)
     except torch.OutOfMemoryError as error:
         raise RunError("the device is out of memory; lower --batch-size or --mu, or use a smaller --network") from error
-    except RuntimeError as error:
-        if is_loss_of_a_process(error):
-            raise LostProcessError(
-                f"process {rank()} of {count()} stops at step {job.state.step}, since another one no longer answers; "
-                f"to go on from the last checkpoint: {how_to_go_on}"
-            ) from error
-        if is_idle_parameter(error):
-            raise ConfigError(
-                "the network has parameters that no loss reaches, and several processes would wait for their "
-                "gradients; set their requires_grad to False, or train in one process"
-            ) from error
-        raise
     finally:
         display.close()
     if job.stopped:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from rankingmatch.errors import ConfigError, DivergedError, Interrupted, RankingMatchError
+from rankingmatch.errors import ConfigError, DivergedError, Interrupted, LostProcessError, RankingMatchError
 
 T = TypeVar("T")
 
@@ -40,6 +40,9 @@ def processes() -> Iterator[None]:
         if is_first():
             raise
         raise SystemExit(1) from None
+    except RuntimeError as error:
+        _explain(error)
+        raise
     finally:
         logging.disable(logging.NOTSET)
         dist.destroy_process_group()
@@ -58,6 +61,20 @@ def _meet() -> None:
     store = dist.PrefixStore(start, store)  # type: ignore[attr-defined]
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=number, world_size=total, timeout=PATIENCE)
+
+
+def _explain(error: RuntimeError) -> None:
+    """Raise what the user should read instead of an error of torch's, if it is one that other processes bring."""
+    if isinstance(error, dist.DistError) or "gloo" in str(error):
+        raise LostProcessError(
+            f"process {rank()} of {count()} stops, since another one no longer answers; to go on from the last "
+            "checkpoint, start the same command with --resume"
+        ) from error
+    if "finished reduction" in str(error):
+        raise ConfigError(
+            "the network has parameters that no loss reaches, and several processes would wait for their gradients; "
+            "set their requires_grad to False, or train in one process"
+        ) from error
 
 
 def count() -> int:
@@ -145,16 +162,6 @@ def any_of(*said: bool) -> tuple[bool, ...]:
     votes = torch.tensor(said, dtype=torch.uint8)
     dist.all_reduce(votes, dist.ReduceOp.MAX)
     return tuple(bool(vote) for vote in votes)
-
-
-def is_loss_of_a_process(error: RuntimeError) -> bool:
-    """Whether an error says that another process no longer answers."""
-    return count() > 1 and (isinstance(error, dist.DistError) or "gloo" in str(error))
-
-
-def is_idle_parameter(error: RuntimeError) -> bool:
-    """Whether an error says that a parameter got no gradient, for which DDP would wait."""
-    return count() > 1 and "finished reduction" in str(error)
 
 
 def _local_rank() -> int:

@@ -121,9 +121,10 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     When `stopped` says so, a checkpoint is written and training ends early; it can be taken up again to the
     identical result. Raises DivergedError, with the last good checkpoint left in place.
     """
-    if not is_first():
-        yield from _train_along(job, stopped)
-        return
+    return _work_and_write(job, stopped) if is_first() else _train_along(job, stopped)
+
+
+def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     run, config, split, state = job.run, job.config, job.split, job.state
     height, width, channels = split.images.shape[1:]
     card = ModelCard(config.network.network, split.classes, channels, height, width)

@@ -67,11 +67,12 @@ def begin(run: Run, config: Config) -> Job:
     split = load_split(config)
     method = make_method(config.method, config.hyperparameters)
     state = initial_state(split, method, config.network, config.views, config.training, device)
+    lock = run.lock()  # before anything else is written or looked at: two may have been started at once
     is_new = not run.exists()
     if is_new:
         run.create(config)
-    lock = run.lock()
-    if not is_new:
+    else:
+        run.refuse_other_settings(config)
         run.refuse_other_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
     if not is_new:
@@ -146,6 +147,8 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     except DivergedError as error:
         _write_result(job, error)
         raise
+    except OSError as error:
+        raise run.cannot_be_written(error) from error
     finally:
         if events:
             events.close()

@@ -1,6 +1,5 @@
 """Training processes that are started without delay, to be killed, starved or raced."""
 
-import contextlib
 import json
 import multiprocessing
 import os
@@ -21,10 +20,12 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["rankingmatch.cli", "rankingmatch.flags", "rankingmatch.display", "sklearn.datasets"])
 
 
-def start(run: Path, *more: str, steps: int, kill_at: int = -1, file_limit: int = 0) -> BaseProcess:
-    """Train into `run`, or go on there."""
+def start(
+    run: Path, *more: str, steps: int, kill_at: int = -1, file_limit: int = 0, place: Path | None = None
+) -> BaseProcess:
+    """Train into `run`, or go on there; standard error goes into a file in `place`, else beside the run."""
     arguments = ["train", "digits", *QUICK, "--steps", str(steps), "--out", str(run), "--resume", *more]
-    process = _CONTEXT.Process(target=_train, args=(arguments, run.parent, kill_at, file_limit))
+    process = _CONTEXT.Process(target=_train, args=(arguments, place or run.parent, kill_at, file_limit))
     process.start()
     return process
 
@@ -92,7 +93,5 @@ def _die_at_operation(number: int, run: Path) -> None:
 def remains(run: Path) -> bool:
     """Whether something in the checkpoints shows that writing one was cut short."""
     names = [path.name for path in (run / "checkpoints").glob("*")]
-    with contextlib.suppress(ValueError):
-        stems = [name.split(".")[0] for name in names]
-        return len(names) != 2 * len(set(stems)) or len(set(stems)) > 2 or any(name.endswith(".tmp") for name in names)
-    return False
+    steps = {name.split(".")[0] for name in names}
+    return len(names) != 2 * len(steps) or len(steps) > 2 or any(name.endswith(".tmp") for name in names)

@@ -14,6 +14,7 @@ from rankingmatch.cli import main
 from rankingmatch.cluster import Cluster, Resources, connected
 from rankingmatch.errors import ConfigError, Interrupted, RankingMatchError
 from rankingmatch.grid import run_grid
+from rankingmatch.progress import Silence
 from rankingmatch.recipe import cells, parse_recipe
 from rankingmatch.run import Result, Run
 
@@ -94,6 +95,7 @@ class Killer:
     def __init__(self, sent: signal.Signals) -> None:
         self.sent = sent
         self.done = False
+        self.killed = 0
 
     def stepped(self, number: int, step: int) -> None:
         if step > 1 and not self.done:
@@ -104,6 +106,7 @@ class Killer:
             for process in Path("/proc").glob("[0-9]*/cmdline"):
                 if process.read_bytes().startswith(b"ray::_work") and _is_ours(int(process.parent.name)):
                     os.kill(int(process.parent.name), self.sent)
+                    self.killed += 1
 
     def finished(self, number: int, result: Result) -> None:
         pass
@@ -131,8 +134,11 @@ def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, clu
         assert list(tmp_path.glob("*/checkpoints/*.json"))
     else:
         (result,) = run_grid(grid, tmp_path, 1, killer, cluster)
-        assert killer.done
+        assert killer.killed == 1
         assert result.steps == 150
+        whole = run_grid(grid, tmp_path / "whole", 1, Silence())
+        assert whole[0].test_error == result.test_error
+        assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
 
 
 @needs_ray

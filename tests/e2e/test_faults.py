@@ -11,7 +11,7 @@ import pytest
 
 from killing import content, finish, said, start
 
-STEPS = 8
+STEPS = 24
 
 
 @pytest.fixture(scope="module")

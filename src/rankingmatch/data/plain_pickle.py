@@ -65,7 +65,7 @@ def _refuse_large_memos(content: bytes) -> None:
     Ten bytes can ask for 64 GB that way.
     """
     for count, (operation, place, _) in enumerate(pickletools.genops(content)):
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and place > count:
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(place or 0) > count:
             raise ValueError(f"it remembers value {place} of {count}")
 
 

@@ -6,9 +6,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from rankingmatch.cli import main
 
@@ -65,16 +65,16 @@ def _train(arguments: list[str], place: Path, kill_at: int, file_limit: int) -> 
 def _die_at_operation(number: int, run: Path) -> None:
     """SIGKILL for this process before its operation of that number on the files of the run."""
     left = [number]
-    fsync: Callable[[int], None] = os.fsync
+    fsync = os.fsync
 
     def count() -> None:
         left[0] -= 1
         if left[0] < 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def counted_fsync(file: int) -> None:
+    def counted_fsync(fd: Any) -> None:
         count()
-        fsync(file)
+        fsync(fd)
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event in ("os.rename", "os.remove", "os.mkdir"):

@@ -33,7 +33,7 @@ def _flip(content: bytes, _: list[bytes], draw: random.Random) -> bytes:
 
 def _number(content: bytes, _: list[bytes], draw: random.Random) -> bytes:
     at, size = _place(content, draw), draw.choice((1, 2, 4, 8))
-    value = draw.choice((draw.choice(NUMBERS), draw.getrandbits(64))) % 2 ** (8 * size)
+    value = draw.choice((draw.choice(NUMBERS), draw.getrandbits(64))) & ((1 << 8 * size) - 1)
     written = value.to_bytes(size, "little" if draw.random() < 0.5 else "big")
     return content[:at] + written + content[at + size :]
 

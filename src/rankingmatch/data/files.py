@@ -23,8 +23,10 @@ from rankingmatch.errors import DataError
 log = logging.getLogger(__name__)
 
 # What the archives' readers raise for damaged ones. RuntimeError: an entry asks for a password.
-DAMAGED = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError)
-DAMAGED += (NotImplementedError, OverflowError, RuntimeError, ValueError, struct.error)
+DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, OSError, NotImplementedError, OverflowError, RuntimeError, ValueError),
+)
 
 
 @dataclass(frozen=True)

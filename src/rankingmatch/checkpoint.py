@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rankingmatch.atomic import write_atomically, write_json
 from rankingmatch.augment import CTAugment
+from rankingmatch.distributed import count, from_first
 from rankingmatch.errors import RunError
 from rankingmatch.networks import Classifier, make_classifier
 from rankingmatch.records import Window
@@ -119,6 +120,12 @@ def restore_latest(directory: Path, state: State) -> bool:
     return False
 
 
+def share_state(state: State) -> None:
+    """Put the state of every process to that of the first one, which alone has read a checkpoint."""
+    if count() > 1:
+        _apply(state, from_first(lambda: _snapshot(state)))
+
+
 def _checkpoints(directory: Path) -> list[Path]:
     """The JSON files of the checkpoints, newest first."""
     return sorted(directory.glob("step-*.json"), reverse=True)
@@ -196,6 +203,10 @@ def _check_shapes(tensors: dict[str, Tensor], state: State) -> None:
         in_window = name.startswith("window.") and value.ndim <= 1
         if not in_window and value.shape != {**shapes, **momentum}.get(name):
             raise ValueError(f"it has {name} of shape {tuple(value.shape)}, which is not known here")
+
+
+def _snapshot(state: State) -> _Saved:
+    return _Saved(_tensors(state), state.step, state.seconds, state.best_error, state.window.count)
 
 
 def _apply(state: State, saved: _Saved) -> None:

@@ -6,13 +6,19 @@ PEERS := .venv/.peers
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format results bench performance figure clean
+.PHONY: demo test fuzz crash lint format results bench performance figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
 
 test: $(READY)  ## the test suite
 	$(BIN)/python -m pytest
+
+fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
+	$(BIN)/python tests/fuzzing.py --files 10000
+
+crash: $(READY)  ## training killed 50 times at random instants, and before every operation on files
+	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/e2e/test_crashes.py
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from rankingmatch.errors import ConfigError
-from rankingmatch.options import option, options_of, validate
+from rankingmatch.options import imported, option, options_of, validate
 
 
 @dataclass
@@ -49,3 +49,9 @@ def test_allowed_values_pass(values: dict[str, Any]) -> None:
 def test_other_values_are_named_with_what_is_allowed(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         validate(Example(**values))
+
+
+@pytest.mark.parametrize("path", ["os:_exit", "os.path:join", "builtins:exec", "subprocess:run"])
+def test_a_part_of_python_is_no_network(path: str) -> None:
+    with pytest.raises(ConfigError, match="is a part of Python"):
+        imported("network", path)

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from rankingmatch.atomic import write_atomically
+from rankingmatch.cluster import Cluster, Resources, connected
 from rankingmatch.errors import ConfigError
 from rankingmatch.estimate import Estimate, estimate_grid
 from rankingmatch.grid import run_grid
@@ -51,8 +53,9 @@ def run_recipe(
     out: Path = Path("runs/bench"),
     settings: dict[str, Any] | None = None,
     quiet: bool = True,
+    cluster: Cluster | None = None,
 ) -> Outcome:
-    """Run what is not finished of a recipe, `jobs` runs at a time, and make its tables.
+    """Run what is not finished of a recipe, `jobs` runs at a time or on a cluster, and make its tables.
 
     `settings` are options that come before what the recipe says. Each run has a directory of its own below
     `out/RECIPE`, or `out/RECIPE-SCALE`; the same call takes up what was interrupted.
@@ -62,8 +65,8 @@ def run_recipe(
     chosen = scale or recipe.scale
     place = out / (recipe.name if chosen == "paper" else f"{recipe.name}-{chosen}")
     runs = [Run(place / cell.directory) for cell in grid]
-    with watching(grid, runs, jobs, quiet=quiet) as watcher:
-        results = run_grid(grid, place, jobs, watcher)
+    with watching(grid, runs, jobs if cluster is None else cluster.at_a_time, quiet=quiet) as watcher:
+        results = run_grid(grid, place, jobs, watcher, cluster)
     outcome = Outcome(recipe, chosen, grid, runs, results, [])
     outcome.tables.extend(_cost_tables(outcome) if recipe.measure else [_error_table(outcome)])
     return outcome
@@ -209,6 +212,7 @@ def run_recipes(
     as_json: bool,
     quiet: bool,
     command: str,
+    needs: Resources | None = None,
 ) -> None:
     """Run recipes, or say what they would cost; print their tables and write them where asked."""
     if not names:
@@ -221,17 +225,19 @@ def run_recipes(
             _print_estimate(recipe, scale or recipe.scale, estimate_grid(grid), jobs, as_json)
         return
     outcomes = []
-    for recipe in recipes:
-        outcome = run_recipe(
-            recipe, scale=scale, folds=folds, jobs=jobs, out=out, settings=settings, quiet=quiet or as_json
-        )
-        outcomes.append(outcome)
-        if as_json:
-            _print_json(outcome)
-        elif not quiet:
-            console = Console()
-            for table in outcome.tables:
-                print_table(table, console if console.is_terminal else Console(width=WIDTH_OF_FILES))
+    silent = quiet or as_json
+    with nullcontext() if needs is None else connected(needs) as cluster:
+        for recipe in recipes:
+            outcome = run_recipe(
+                recipe, scale=scale, folds=folds, jobs=jobs, out=out, settings=settings, quiet=silent, cluster=cluster
+            )
+            outcomes.append(outcome)
+            if as_json:
+                _print_json(outcome)
+            elif not quiet:
+                console = Console()
+                for table in outcome.tables:
+                    print_table(table, console if console.is_terminal else Console(width=WIDTH_OF_FILES))
     files.write(outcomes, command)
 
 

@@ -58,7 +58,7 @@ def load_model(path: Path, device: torch.device) -> tuple[Classifier, ModelCard]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise RunError(f"{path}: there is no such model") from None
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: not a model of rankingmatch ({error})") from error
     try:
         card = ModelCard(**{**values, "classes": tuple(values["classes"])})
@@ -85,13 +85,20 @@ def save_checkpoint(directory: Path, state: State, keep: int = 2) -> None:
         "seconds": state.seconds,
         "best_error": state.best_error,
         "window_count": state.window.count,
-        "sha256": hashlib.sha256(content).hexdigest(),
     }
-    write_json(directory / f"{name}.json", about)
-    kept = {path.stem for path in _checkpoints(directory)[:keep]}
+    write_json(directory / f"{name}.json", {**about, **checksums(about, content)})
+    # Those of later steps were found damaged, or training would not be here: they must not push out good ones.
+    kept = [path.stem for path in _checkpoints(directory) if path.stem <= name][:keep]
     for old in directory.glob("step-*"):
         if old.stem not in kept:
             old.unlink()
+
+
+def checksums(about: dict[str, Any], content: bytes) -> dict[str, str]:
+    """Of the tensors' file and of the values in the JSON file, which a flipped bit would change unseen."""
+    values = json.dumps({name: value for name, value in about.items() if not name.startswith("sha256")}, sort_keys=True)
+    digests = {"sha256": content, "sha256_of_values": values.encode()}
+    return {name: hashlib.sha256(covered).hexdigest() for name, covered in digests.items()}
 
 
 def restore_latest(directory: Path, state: State) -> bool:
@@ -103,7 +110,7 @@ def restore_latest(directory: Path, state: State) -> bool:
     for path in paths:
         try:
             saved = _read(path, state)
-        except (OSError, ValueError, SafetensorError) as error:
+        except (OSError, ValueError, SafetensorError, RecursionError) as error:
             log.warning("checkpoint %s cannot be used (%s)", path.stem, error)
             continue
         _apply(state, saved)
@@ -162,19 +169,40 @@ def _read(path: Path, state: State) -> _Saved:
     """A checkpoint, verified as a whole before anything of it is used; ValueError says what is wrong."""
     about = json.loads(path.read_text())
     content = path.with_suffix(".safetensors").read_bytes()
-    if not isinstance(about, dict) or hashlib.sha256(content).hexdigest() != about.pop("sha256", None):
+    if not isinstance(about, dict):
+        raise ValueError("its JSON is not a checkpoint's")  # noqa: TRY004 - of the file, not of an argument
+    expected = checksums(about, content)
+    # Checkpoints of earlier versions have no checksum of their values.
+    found = {**expected, "sha256": None, **{name: about.pop(name) for name in expected if name in about}}
+    if found != expected:
         raise ValueError("its checksum does not match")
     tensors = tensors_from_bytes(content)
-    # Momentum and window may be absent at the first steps; weights, averages and rates must be there as they are now.
-    for name, value in _tensors(state).items():
-        if name.startswith(("objective.", "ema.", "views.")) and (
-            name not in tensors or tensors[name].shape != value.shape
-        ):
-            raise ValueError(f"it has no {name} of shape {tuple(value.shape)}; has the network changed?")
+    _check_shapes(tensors, state)
     try:
-        return _Saved(tensors, **about)
+        saved = _Saved(tensors, **about)
     except TypeError as error:
         raise ValueError(f"its JSON is not a checkpoint's: {error}") from error
+    counts, numbers = (saved.step, saved.window_count), (saved.seconds, saved.best_error or 0.0)
+    if not all(type(count) is int and count >= 0 for count in counts) or {*map(type, numbers)} - {int, float}:
+        raise ValueError("its JSON has values that are no numbers")
+    return saved
+
+
+def _check_shapes(tensors: dict[str, Tensor], state: State) -> None:
+    """Raise ValueError unless weights, averages and rates are there as they are now, and nothing unknown is.
+
+    Momentum and window may be absent at the first steps.
+    """
+    always = ("objective.", "ema.", "views.")
+    shapes = {name: value.shape for name, value in _tensors(state).items() if name.startswith(always)}
+    for name, shape in shapes.items():
+        if name not in tensors or tensors[name].shape != shape:
+            raise ValueError(f"it has no {name} of shape {tuple(shape)}; has the network changed?")
+    momentum = {f"momentum.{name}": value.shape for name, value in state.objective.named_parameters()}
+    for name, value in tensors.items():
+        in_window = name.startswith("window.") and value.ndim <= 1
+        if not in_window and value.shape != {**shapes, **momentum}.get(name):
+            raise ValueError(f"it has {name} of shape {tuple(value.shape)}, which is not known here")
 
 
 def _snapshot(state: State) -> _Saved:

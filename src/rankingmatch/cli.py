@@ -18,6 +18,7 @@ from rankingmatch import __version__
 from rankingmatch.errors import ConfigError, DivergedError, Interrupted, RankingMatchError, unknown_name
 
 if TYPE_CHECKING:
+    from rankingmatch.cluster import Resources
     from rankingmatch.config import Config
     from rankingmatch.run import Run
 
@@ -362,6 +363,15 @@ def datasets(as_json: bool) -> None:
 @click.option("--scale", metavar="NAME", help="tiny, small or paper; by default the recipe's, which is the paper's.")
 @click.option("--folds", type=click.IntRange(min=1), help="How many seeds, from 0 on; by default the recipe's.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="How many runs at a time. [1]")
+@click.option(
+    "--on",
+    type=click.Choice(["here", "ray"]),
+    default="here",
+    help="Where: in processes here, or on a Ray cluster. [here]",
+)
+@click.option("--ray-address", metavar="ADDRESS", help="With --on ray: its cluster. [one of this machine alone]")
+@click.option("--cpus-per-run", type=click.IntRange(min=1), help="With --on ray: CPUs that a run takes. [1]")
+@click.option("--gpus-per-run", type=click.FloatRange(min=0), help="With --on ray: GPUs, or a part of one. [0]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be run, and how long it would take.")
 @click.option(
     "--out",
@@ -385,6 +395,10 @@ def bench(
     scale: str | None,
     folds: int | None,
     jobs: int,
+    on: str,
+    ray_address: str | None,
+    cpus_per_run: int | None,
+    gpus_per_run: float | None,
     dry_run: bool,
     out: Path,
     markdown: Path | None,
@@ -400,7 +414,7 @@ def bench(
     """Run grids of runs and print their tables.
 
     RECIPES are names of recipes that come along (table1, table5, digits …), or TOML files. Finished runs are kept, an
-    interrupted one goes on.
+    interrupted one goes on. On a cluster, all machines must see --out; a run whose machine is lost goes on elsewhere.
     """
     from rankingmatch.bench import Files, run_recipes
     from rankingmatch.scale import SCALES
@@ -421,7 +435,22 @@ def bench(
         as_json=as_json,
         quiet=quiet,
         command=" ".join(["rankingmatch", *sys.argv[1:]]),
+        needs=_resources(on, jobs, ray_address, cpus_per_run, gpus_per_run),
     )
+
+
+def _resources(on: str, jobs: int, address: str | None, cpus: int | None, gpus: float | None) -> "Resources | None":
+    """What a run takes of a Ray cluster; None where there is none."""
+    from rankingmatch.cluster import Resources
+
+    if on == "ray" and jobs > 1:
+        raise ConfigError("--jobs goes with --on here; a cluster has room for as many as --cpus-per-run allows")
+    if on == "ray":
+        return Resources(address, cpus or 1, gpus or 0.0)
+    for flag, value in (("--ray-address", address), ("--cpus-per-run", cpus), ("--gpus-per-run", gpus)):
+        if value is not None:
+            raise ConfigError(f"{flag} goes with --on ray")
+    return None
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -1,26 +1,17 @@
-"""A grid carried out: its runs one after the other, or several at a time in processes of their own."""
+"""A grid carried out: its runs one after the other, or several at a time by a crew."""
 
-import contextlib
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import torch
-
-from rankingmatch.config import Config
 from rankingmatch.display import signals_noted
-from rankingmatch.errors import ConfigError, DivergedError, Interrupted, RunError
-from rankingmatch.job import begin, load_dataset, work
+from rankingmatch.errors import ConfigError, Interrupted, RunError
+from rankingmatch.job import load_dataset
 from rankingmatch.recipe import Cell
 from rankingmatch.run import Result, Run
-
-GO_ON = "stopped; to go on: run the same command again"
+from rankingmatch.workers import GO_ON, Crew, processes, result_of
 
 
 class Watcher(Protocol):
@@ -33,10 +24,11 @@ class Watcher(Protocol):
         """A run has come to its end."""
 
 
-def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher) -> list[Result]:
+def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher, crew: Crew | None = None) -> list[Result]:
     """The results of all runs of a grid: kept where they are there, else trained, from a checkpoint if there is one.
 
-    Anything that the settings or the data get wrong comes up before the first run begins.
+    A crew takes them if there is one, else `jobs` processes. Anything that the settings or the data get wrong comes up
+    before the first run begins.
     """
     results: dict[int, Result] = {}
     for number, cell in enumerate(grid):
@@ -56,12 +48,15 @@ def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher) -> list[R
             loaded.add(key)
     with signals_noted() as stopped:
         measuring = any(cell.config.execution.measure_steps for cell in todo.values())
-        if jobs == 1 and not measuring:
-            for number, cell in todo.items():
-                results[number] = _result(out / cell.directory, cell.config, stopped, _stepped(watcher, number))
-                watcher.finished(number, results[number])
+        if crew is not None:
+            results |= _handed_out(crew, todo, out, watcher, stopped)
+        elif jobs > 1 or measuring:
+            with processes(jobs, fresh=measuring) as own_crew:
+                results |= _handed_out(own_crew, todo, out, watcher, stopped)
         else:
-            results |= _in_processes(todo, out, jobs, watcher, stopped, fresh=measuring)
+            for number, cell in todo.items():
+                results[number] = result_of(out / cell.directory, cell.config, stopped, _stepped(watcher, number))
+                watcher.finished(number, results[number])
     return [results[number] for number in range(len(grid))]
 
 
@@ -69,56 +64,27 @@ def _stepped(watcher: Watcher, number: int) -> Callable[[int], None]:
     return lambda step: watcher.stepped(number, step)
 
 
-def _result(path: Path, config: Config, stopped: Callable[[], bool], stepped: Callable[[int], None]) -> Result:
-    """Train a run to its end; Interrupted if it is stopped before."""
-    run = Run(path)
-    # A run that diverges says so in its result, as the paper's ablation has it.
-    with contextlib.suppress(DivergedError):
-        try:
-            for record in work(begin(run, config), stopped):
-                stepped(record.step)
-        except torch.OutOfMemoryError as error:
-            raise RunError(f"{path}: out of memory; fewer --jobs, or a smaller --scale") from error
-    result = run.result()
-    if result is None:
-        raise Interrupted(GO_ON)
-    return result
-
-
-# --- several at a time --------------------------------------------------------------------------------------
-
-_here: dict[str, Any] = {}  # in a worker: the queue for its steps, the event that stops it, and its parent
-
-
-def _in_processes(
-    todo: dict[int, Cell], out: Path, jobs: int, watcher: Watcher, stopped: Callable[[], bool], *, fresh: bool
+def _handed_out(
+    crew: Crew, todo: dict[int, Cell], out: Path, watcher: Watcher, stopped: Callable[[], bool]
 ) -> dict[int, Result]:
-    """Several runs at a time; where memory is measured, each in a fresh process, with nothing left from another."""
-    context = multiprocessing.get_context("spawn")
-    steps, stop = context.Queue(), context.Event()
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    """The results of runs that a crew takes, several at a time; the first failure stops all."""
     results: dict[int, Result] = {}
     failures: list[BaseException] = []
-    arguments = (steps, stop, os.getpid())
-    with ProcessPoolExecutor(jobs, context, _enter, arguments, max_tasks_per_child=1 if fresh else None) as pool:
-        futures: dict[Future[Result], int] = {
-            pool.submit(_work, number, out / cell.directory, _with_threads(cell.config, threads)): number
-            for number, cell in todo.items()
-        }
-        pending = set(futures)
-        while pending:
-            done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-            while not steps.empty():
-                watcher.stepped(*steps.get())
-            for future in done:
-                try:
-                    results[futures[future]] = future.result()
-                    watcher.finished(futures[future], results[futures[future]])
-                except BaseException as error:
-                    failures.append(error)
-            if stopped() or failures:  # whatever is under way writes a checkpoint and leaves
-                stop.set()
-                pending = {future for future in pending if not future.cancel()}
+    futures = {crew.submit(number, out / cell.directory, cell.config): number for number, cell in todo.items()}
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+        for number, step in crew.steps():
+            watcher.stepped(number, step)
+        for future in done:
+            try:
+                results[futures[future]] = future.result()
+                watcher.finished(futures[future], results[futures[future]])
+            except BaseException as error:
+                failures.append(error)
+        if stopped() or failures:  # whatever is under way writes a checkpoint and leaves
+            crew.stop()
+            pending = {future for future in pending if not future.cancel()}
     for failure in failures:
         if isinstance(failure, BrokenProcessPool):
             raise RunError("a run was killed from outside, for lack of memory perhaps; try fewer --jobs") from failure
@@ -127,22 +93,3 @@ def _in_processes(
     if len(results) < len(todo):
         raise Interrupted(GO_ON)
     return results
-
-
-def _with_threads(config: Config, threads: int) -> Config:
-    execution = config.execution
-    return replace(config, execution=replace(execution, threads=execution.threads or threads))
-
-
-def _enter(steps: Any, stop: Any, parent: int) -> None:
-    """A worker leaves signals to its parent, who tells it when to stop."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    _here.update(steps=steps, stop=stop, parent=parent)
-
-
-def _work(number: int, path: Path, config: Config) -> Result:
-    def stopped() -> bool:
-        return bool(_here["stop"].is_set()) or os.getppid() != _here["parent"]
-
-    return _result(path, config, stopped, lambda step: _here["steps"].put((number, step)))

@@ -83,11 +83,12 @@ def _prepared_device(config: Config) -> torch.device:
 
 def _opened(run: Run, config: Config, split: Split, state: State) -> FileLock:
     """Take the run directory, which is made if it is new, and put the state to its newest checkpoint."""
+    lock = run.lock()  # before anything else is written or looked at: two may have been started at once
     is_new = not run.exists()
     if is_new:
         run.create(config)
-    lock = run.lock()
-    if not is_new:
+    else:
+        run.refuse_other_settings(config)
         run.refuse_other_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
     if not is_new:
@@ -167,6 +168,8 @@ def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     except DivergedError as error:
         _write_result(job, error)
         raise
+    except OSError as error:
+        raise run.cannot_be_written(error) from error
     finally:
         if events:
             events.close()

@@ -7,6 +7,7 @@ flags, recipes and `config.json` name them, and `validate` checks them wherever 
 import dataclasses
 import importlib
 import math
+import sys
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -99,6 +100,8 @@ def _inside(value: float, interval: str) -> bool:
 def imported(kind: str, path: str) -> Any:
     """What `package.module:name` names; ConfigError if it cannot be had."""
     module, _, name = path.partition(":")
+    if module.partition(".")[0] in sys.stdlib_module_names:  # "os:_exit" may stand in a file that others made
+        raise ConfigError(f"{kind} '{path}' is a part of Python; name a module of your own or of a library")
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # a module may raise anything while it is imported

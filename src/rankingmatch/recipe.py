@@ -172,7 +172,7 @@ def parse_recipe(name: str, text: str) -> Recipe:
         _expect(isinstance(values.get("settings", {}), dict), "settings must be a table")
         paper = _figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
         return Recipe(name=name, lines=lines, columns=columns, paper=paper, **values)
-    except (tomllib.TOMLDecodeError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:  # ValueError: no TOML, or a number of thousands of digits
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
 
 

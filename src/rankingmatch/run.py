@@ -21,6 +21,8 @@ from rankingmatch.errors import ConfigError, RunError
 from rankingmatch.networks import Classifier
 from rankingmatch.records import Record
 
+LOCK = ".lock"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -84,7 +86,7 @@ class Run:
             )
         # A crash while the run was being created may have left an unfinished config.json, which is nothing to keep.
         left = (name.name for name in self.path.iterdir()) if self.path.is_dir() else ()
-        if any(not name.startswith("config.json.") for name in left):
+        if any(not name.startswith("config.json.") and name != LOCK for name in left):
             raise RunError(f"{self.path} is not empty, but has no config.json: it is no run; choose another --out")
 
     def create(self, config: Config) -> None:
@@ -98,10 +100,14 @@ class Run:
             "processors": os.cpu_count(),
         }
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             write_json(self.path / "config.json", {**config.to_json(), "environment": environment})
         except OSError as error:
             raise RunError(f"{self.path} cannot be written ({error.strerror}); choose another --out") from error
+
+    def refuse_other_settings(self, config: Config) -> None:
+        """Raise RunError if the run learns otherwise: another process may have begun it a moment ago."""
+        if not self.config().learns_as(config):
+            raise RunError(f"{self.path} holds a run with other settings; begin another with --out")
 
     def refuse_other_images(self, fingerprint: str) -> None:
         """Raise RunError if the run began with other images than those of this fingerprint."""
@@ -175,13 +181,23 @@ class Run:
             return history
 
     def lock(self) -> FileLock:
-        """Take the directory for this process; RunError if another one works in it."""
-        lock = FileLock(self.path / ".lock")
+        """Make the directory and take it for this process; RunError if another one works in it."""
+        lock = FileLock(self.path / LOCK)
         try:
+            self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout:
             raise RunError(f"{self.path} is being worked on by another process; wait for it, or stop it") from None
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be written ({error.strerror}); choose another --out") from error
         return lock
+
+    def cannot_be_written(self, error: OSError) -> RunError:
+        """What to say when a disk is full or gone; the last checkpoint is whole."""
+        return RunError(
+            f"{self.path} cannot be written ({error.strerror or error}); make room or make it writable, "
+            f"then go on with: rankingmatch train --resume --out {self.path}"
+        )
 
     def keep_history_until(self, step: int) -> None:
         """Forget evaluations and costs after a step: training goes on from there and makes them again."""
@@ -197,6 +213,8 @@ class Run:
         costs = {"step_seconds": round(step_seconds, 6), "memory": memory}
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps({**flat(record), **costs}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # a checkpoint, which is safe from a power failure, may follow
 
     def append_step(self, step: int, seconds: float, memory: int) -> None:
         """Add what a step cost to steps.csv: seconds, and peak memory in bytes."""
@@ -233,7 +251,7 @@ def _damage_named(path: Path) -> Iterator[None]:
     """Whatever is wrong with a file of a run directory is said in one line, with its name."""
     try:
         yield
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ConfigError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, ConfigError) as error:
         raise RunError(f"{path} cannot be used ({error}); start another run with --out") from error
 
 

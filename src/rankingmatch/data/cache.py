@@ -16,7 +16,7 @@ from rankingmatch.atomic import write_json
 from rankingmatch.data.files import Form, Found, checksum, find, opened
 from rankingmatch.data.formats import Block, Decoded
 from rankingmatch.data.resize import resize_images
-from rankingmatch.data.split import Dataset, Images
+from rankingmatch.data.split import UNLABELED, Dataset, Images
 from rankingmatch.errors import DataError, expect
 
 FORMAT = 1  # of the cache: a new number leaves the old caches alone
@@ -63,7 +63,7 @@ def _key(found: Found, place: Path) -> str:
     stamp = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in found.paths]
     memory = place / "checksums.json"
     known: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         known = json.loads(memory.read_text())
     key = json.dumps(stamp)
     if key not in known:
@@ -98,6 +98,7 @@ def write_cache(directory: Path, decoded: Decoded) -> None:
                     files[part] = stack.enter_context((temporary / f"{part}.u8").open("wb"))
                 expect(images.shape[1:] == shapes.setdefault(part, images.shape[1:]), "images differ in size")
                 expect(known.max(initial=-1) < len(decoded.classes), "a label is larger than the number of classes")
+                expect(known.min(initial=-1) >= UNLABELED, "a label is a negative number")
                 np.ascontiguousarray(images).tofile(files[part])
                 labels.setdefault(part, []).append(known)
         about = {

@@ -21,10 +21,11 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 # Formats of pictures. Others that Pillow knows are documents, or start other programs to be read.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N")
+MOST_PIXELS = 2**25  # of a picture as it is decoded: with copies on the way to its shape, below a gigabyte
+AT_ONCE = 64  # files that a thread decodes before it hands them on
+
 # Pillow warns of pictures above 89 megapixels, as panoramas have them, and refuses those of twice as many.
 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-
-AT_ONCE = 64  # files that a thread decodes before it hands them on
 
 
 class UnreadableError(Exception):
@@ -114,6 +115,8 @@ def _decoded(file: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, bool]:
         enough = 3 * max(height, width)
         if min(image.size) >= 2 * enough:
             image.draft(None, (enough, enough))
+        if image.width * image.height > MOST_PIXELS:
+            raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a picture that is no JPEG")
         plain = _plain(_upright(image))
         if plain.size != (width, height):
             plain = plain.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
@@ -154,13 +157,12 @@ def _upright(image: Image.Image) -> Image.Image:
 def _plain(image: Image.Image) -> Image.Image:
     """An image without transparency, palette or 16 bits: of mode L or RGB."""
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64).clip(0, 65535)
-        return Image.fromarray((values >> 8).astype(np.uint8))
+        return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
     if image.mode == "F":
         raise UnreadableError("has numbers instead of grey levels")
     grey = image.mode in GREY
     if image.has_transparency_data:
-        image = image.convert("RGBA")
+        image = _in_mode(image, "RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return _in_mode(image, "L" if grey else "RGB")
 

@@ -3,7 +3,9 @@
 import contextlib
 import hashlib
 import logging
+import lzma
 import os
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -19,6 +21,12 @@ from rankingmatch.data.formats import Reader, Source
 from rankingmatch.errors import DataError
 
 log = logging.getLogger(__name__)
+
+# What the archives' readers raise for damaged ones. RuntimeError: an entry asks for a password.
+DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, OSError, NotImplementedError, OverflowError, RuntimeError, ValueError),
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +177,7 @@ def opened(found: Found) -> Iterator[Source]:
                 yield ZipSource(zipped, path)
         else:
             yield FolderSource(path.parent, found.form.folder)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} is damaged ({error}); remove it and get it again") from error
 
 

@@ -4,9 +4,12 @@ Each takes a `Source`, an opener of the files of an archive or a folder, and yie
 file contains is ever executed, and nothing is unpacked to disk.
 """
 
+import contextlib
 import gzip
 import io
+import math
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple, Protocol
@@ -48,6 +51,23 @@ class Decoded:
 
 Reader = Callable[[Source], Decoded]
 
+LARGEST = 2**28  # bytes of a file that is read at once; the largest original, CIFAR-100's training batch, has 155 MB
+
+
+def _content(source: Source, name: str, *, zipped: bool = False) -> bytes:
+    """A file as a whole; a few zipped bytes may say that they are terabytes, and are not believed."""
+    with source.open(name) as file, gzip.open(file) if zipped else contextlib.nullcontext(file) as plain:
+        content = bytes(plain.read(LARGEST + 1))
+    expect(len(content) <= LARGEST, f"{name} has more than {LARGEST >> 20} MB, and the original less")
+    return content
+
+
+def _text(source: Source, name: str) -> str:
+    try:
+        return _content(source, name).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is no text ({error.reason}); remove it and get it again") from error
+
 
 # --- CIFAR ---------------------------------------------------------------------------------------------------
 
@@ -58,11 +78,12 @@ def _cifar_images(rows: np.ndarray) -> np.ndarray:
 
 
 def _cifar_batch(source: Source, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
-    with source.open(name) as file:
-        batch = read_pickle(file, name)
+    batch = read_pickle(_content(source, name), name)
     expect(isinstance(batch.get(b"data"), PlainArray) and key in batch, f"{name} has no images or labels")
-    pixels = batch[b"data"].pixels()
-    labels = np.array(batch[key], dtype=np.int64)
+    pixels, numbers = batch[b"data"].pixels(), batch[key]
+    plain = isinstance(numbers, list) and all(type(number) is int and 0 <= number < 256 for number in numbers)
+    expect(plain, f"{name} has labels that are no small numbers")
+    labels = np.array(numbers, dtype=np.int64)
     expect(pixels.shape == (len(labels), 3072), f"{name} has {pixels.shape} pixels for {len(labels)} labels")
     return _cifar_images(pixels), labels
 
@@ -76,9 +97,10 @@ def read_cifar_python(folder: str, train: tuple[str, ...], test: str, meta: str,
                 yield Block(part, *_cifar_batch(source, f"{folder}/{name}", keys[0]))
 
     def read(source: Source) -> Decoded:
-        with source.open(f"{folder}/{meta}") as file:
-            names = read_pickle(file, meta).get(keys[1], [])
-        return Decoded(tuple(name.decode() for name in names), blocks(source))
+        names = read_pickle(_content(source, f"{folder}/{meta}"), meta).get(keys[1])
+        good = isinstance(names, list) and all(isinstance(name, bytes) for name in names)
+        expect(good, f"{meta} has no list of class names")
+        return Decoded(tuple(name.decode(errors="replace") for name in names or ()), blocks(source))
 
     return read
 
@@ -89,8 +111,7 @@ def read_cifar_binary(folder: str, train: tuple[str, ...], test: str, meta: str,
     def blocks(source: Source) -> Iterator[Block]:
         for part, names in (("train", train), ("test", (test,))):
             for name in names:
-                with source.open(f"{folder}/{name}") as file:
-                    content = file.read()
+                content = _content(source, f"{folder}/{name}")
                 size = label_bytes + 3072
                 expect(len(content) > 0 and len(content) % size == 0, f"{name} is not a row of {size}-byte records")
                 records = np.frombuffer(content, np.uint8).reshape(-1, size)
@@ -98,8 +119,7 @@ def read_cifar_binary(folder: str, train: tuple[str, ...], test: str, meta: str,
                 yield Block(part, _cifar_images(records[:, label_bytes:]), labels)
 
     def read(source: Source) -> Decoded:
-        with source.open(f"{folder}/{meta}") as file:
-            return Decoded(tuple(file.read().decode().split()), blocks(source))
+        return Decoded(tuple(_text(source, f"{folder}/{meta}").split()), blocks(source))
 
     return read
 
@@ -109,21 +129,25 @@ def read_cifar_binary(folder: str, train: tuple[str, ...], test: str, meta: str,
 
 def read_svhn(source: Source) -> Decoded:
     """SVHN's cropped digits: X (32, 32, 3, n) and y with 10 for the digit 0."""
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     def blocks() -> Iterator[Block]:
         for part in ("train", "test"):
             name = f"{part}_32x32.mat"
             try:
                 with source.open(name) as file:
+                    shapes = {variable: shape for variable, shape, _ in whosmat(file)}
+                    expect(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
+                    expect(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
+                    file.seek(0)
                     values = loadmat(file, variable_names=["X", "y"])
                 images, labels = values["X"], values["y"].ravel()
             except DataError:
                 raise
             except Exception as error:  # scipy raises many kinds for a damaged file
                 raise DataError(f"{name} cannot be read ({error}); remove it and get it again") from error
-            shape_is_right = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels))
-            expect(shape_is_right, f"{name} has X of shape {images.shape} for {len(labels)} labels")
+            right = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels)) and labels.dtype.kind in "uif"
+            expect(right, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
             yield Block(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
 
     return Decoded(tuple("0123456789"), blocks())
@@ -138,19 +162,17 @@ def read_stl10(source: Source) -> Decoded:
     """STL-10's binary version: labels from 1, images column by column; the unlabeled ones follow the labeled."""
     folder = "stl10_binary"
 
-    def read(name: str) -> bytes:
-        with source.open(f"{folder}/{name}") as file:
-            return file.read()
-
     def blocks() -> Iterator[Block]:
         for part, name in (("train", "train"), ("test", "test"), ("train", "unlabeled")):
             labels = None
             if name != "unlabeled":
-                labels = np.frombuffer(read(f"{name}_y.bin"), np.uint8).astype(np.int64) - 1
+                labels = np.frombuffer(_content(source, f"{folder}/{name}_y.bin"), np.uint8).astype(np.int64) - 1
             yield from _stl10_blocks(source, f"{folder}/{name}_X.bin", part, labels)
 
-    folds = tuple(np.array(line.split(), dtype=np.int64) for line in read("fold_indices.txt").decode().splitlines())
-    return Decoded(tuple(read("class_names.txt").decode().split()), blocks(), folds)
+    lines = [line.split() for line in _text(source, f"{folder}/fold_indices.txt").splitlines()]
+    expect(all(word.isdecimal() and len(word) < 9 for line in lines for word in line), "fold_indices.txt has no rows")
+    folds = tuple(np.array(line, dtype=np.int64) for line in lines)
+    return Decoded(tuple(_text(source, f"{folder}/class_names.txt").split()), blocks(), folds)
 
 
 def _stl10_blocks(source: Source, name: str, part: str, labels: np.ndarray | None) -> Iterator[Block]:
@@ -174,8 +196,7 @@ def read_tiny_imagenet(source: Source) -> Decoded:
     folder = "tiny-imagenet-200"
 
     def text(name: str) -> list[str]:
-        with source.open(f"{folder}/{name}") as file:
-            return file.read().decode().splitlines()
+        return _text(source, f"{folder}/{name}").splitlines()
 
     wnids = text("wnids.txt")
     number = {wnid: index for index, wnid in enumerate(sorted(wnids))}
@@ -183,6 +204,7 @@ def read_tiny_imagenet(source: Source) -> Decoded:
     classes = tuple(words.get(wnid, wnid).split(",")[0] for wnid in sorted(wnids))
     train = [(name, number[name.split("/")[2]]) for name in sorted(source.names()) if _is_training_image(name, number)]
     pairs = [line.split("\t")[:2] for line in text("val/val_annotations.txt") if line]
+    expect(all(pair[1:] and pair[1] in number for pair in pairs), "val_annotations.txt has images of no class")
     test = [(f"{folder}/val/images/{name}", number[wnid]) for name, wnid in pairs]
     expect(bool(train) and bool(test), f"{folder} has no images")
     # Two classes share a word ("crane", "bow tie"…); the wnid tells them apart.
@@ -210,12 +232,13 @@ def _jpeg(source: Source, name: str) -> np.ndarray:
     from PIL import Image
 
     try:
-        with source.open(name) as file:
-            pixels = np.asarray(Image.open(io.BytesIO(file.read())).convert("RGB"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        image = Image.open(io.BytesIO(_content(source, name)), formats=("JPEG",))
+        expect(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
+        return np.asarray(image.convert("RGB"))
+    except DataError:
+        raise
+    except Exception as error:  # Pillow raises many kinds for a damaged file
         raise DataError(f"{name} cannot be decoded ({error}); remove the archive and get it again") from error
-    expect(pixels.shape == (64, 64, 3), f"{name} is {pixels.shape[1]}×{pixels.shape[0]}, not 64×64")
-    return pixels
 
 
 # --- idx (Fashion-MNIST) -------------------------------------------------------------------------------------
@@ -237,12 +260,11 @@ def read_idx(classes: tuple[str, ...]) -> Reader:
 def _idx(source: Source, name: str, dimensions: int) -> np.ndarray:
     zipped = f"{name}.gz" in source.names()
     try:
-        with source.open(f"{name}.gz" if zipped else name) as file:
-            content = gzip.decompress(file.read()) if zipped else file.read()
+        content = _content(source, f"{name}.gz" if zipped else name, zipped=zipped)
         magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
-    except (OSError, EOFError, struct.error, ValueError) as error:
+    except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise DataError(f"{name} cannot be read ({error}); remove it and get it again") from error
     expect(magic == 0x800 + dimensions, f"{name} does not begin as an idx file of bytes")
     pixels = np.frombuffer(content, np.uint8, offset=4 * (1 + dimensions))
-    expect(len(pixels) == np.prod(shape), f"{name} has {len(pixels)} values, not {' × '.join(map(str, shape))}")
+    expect(len(pixels) == math.prod(shape), f"{name} has {len(pixels)} values, not {' × '.join(map(str, shape))}")
     return pixels.reshape(shape)

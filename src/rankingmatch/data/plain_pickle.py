@@ -4,8 +4,10 @@ A pickle can run any code when it is loaded. This reader gives it stand-ins for 
 refuses all others, so that nothing in a file is ever run.
 """
 
+import io
 import pickle
-from typing import IO, Any
+import pickletools
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +24,12 @@ class PlainArray:
 
     def pixels(self) -> np.ndarray:
         """A contiguous array of bytes, the only kind that is read."""
-        _, shape, kind, fortran, content = self.state
-        expect(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
-        return np.frombuffer(content, np.uint8).reshape(shape)
+        try:
+            _, shape, kind, fortran, content = self.state
+            expect(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
+            return np.frombuffer(content, np.uint8).reshape(shape)
+        except (ValueError, TypeError) as error:
+            raise DataError(f"an array's shape and its content do not fit ({error})") from error
 
 
 class _Kind:
@@ -54,10 +59,21 @@ class _DataOnly(pickle.Unpickler):
         return stand_ins[module, name]
 
 
-def read_pickle(file: IO[bytes], name: str) -> dict[bytes, Any]:
+def _refuse_large_memos(content: bytes) -> None:
+    """Raise ValueError for a value said to be remembered far beyond those before it: room would be made for all.
+
+    Ten bytes can ask for 64 GB that way.
+    """
+    for count, (operation, place, _) in enumerate(pickletools.genops(content)):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(place or 0) > count:
+            raise ValueError(f"it remembers value {place} of {count}")
+
+
+def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
     """A pickled dictionary of plain data."""
     try:
-        values = _DataOnly(file, encoding="bytes").load()
+        _refuse_large_memos(content)
+        values = _DataOnly(io.BytesIO(content), encoding="bytes").load()
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
     except Exception as error:  # a broken pickle may raise anything

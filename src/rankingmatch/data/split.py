@@ -169,7 +169,7 @@ def read_rows(path: Path, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         labeled, held_out = (np.array(values[key], dtype=np.int64) for key in ("labeled", "validation"))
     except OSError as error:
         raise DataError(f"--split {path} cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(f"--split {path} cannot be read as a split.json ({error})") from error
     rows = np.concatenate([labeled, held_out])
     if rows.ndim != 1 or len(np.unique(rows)) < len(rows) or (rows < 0).any() or (rows >= len(truth)).any():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 import fake_timm
@@ -259,3 +260,19 @@ def test_a_resizing_backbone_is_exported(side: int, tmp_path: Path, capsys: pyte
     classifier.fit(images, np.arange(12) % 3).save(tmp_path / "model.safetensors")
     main(["export", str(tmp_path / "model.safetensors"), str(tmp_path / "model.onnx")])
     assert "largest difference" in capsys.readouterr().out
+
+
+def test_the_pictures_of_a_folder_are_read_at_the_size_the_network_was_made_for(tmp_path: Path) -> None:
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (70, 90)).save(tmp_path / name)
+
+    def side(**given: object) -> int | None:
+        return resolve(str(tmp_path), "supervised", given).data.image_size
+
+    assert side() == 64
+    assert side(network="wrn-10-1") == 64
+    assert side(network="timm:fakenet") == 12
+    assert side(network="timm:fakenet@20") == 20
+    assert side(network="timm:fakenet", image_size=32) == 32
+    assert resolve("digits", "supervised", {"network": "timm:fakenet"}).data.image_size is None

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from rankingmatch.augment import ViewSettings
-from rankingmatch.data import Benchmark, DataSettings, source, whole_paths
+from rankingmatch.backbones import input_side
+from rankingmatch.data import Benchmark, DataSettings, is_benchmark, source, whole_paths
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
@@ -115,6 +116,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     if given.get("epochs") is not None and given.get("steps") is not None:
         raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
     dataset, given = whole_paths(dataset, given)
+    given = _sized_for_network(dataset, given)
     values = {**_preset(dataset, given), **entry(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
@@ -167,6 +169,14 @@ def repeat_command(config: Config) -> str:
 def source_of(dataset: str, given: Mapping[str, Any]) -> Benchmark:
     """The dataset or folder of a name, with what the settings say of it."""
     return source(dataset, given.get("unlabeled"), given.get("labels_csv"), given.get("image_size"))
+
+
+def _sized_for_network(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the side that a given network was made for, if the files of a folder may be read at any."""
+    if given.get("image_size") is not None or "network" not in given or is_benchmark(dataset):
+        return dict(given)
+    side = input_side(given["network"])
+    return dict(given) if side is None else {**given, "image_size": side}
 
 
 def _preset(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def suggested_settings(height: int, width: int, channels: int, count: int) -> di
         "padding": round(side / 8),
         "cutout": side // 2,
         "network": "small" if tiny else "wrn-16-2" if middle else "wrn-13-1",
-        "steps": min(100_000, max(1000, round(TIMES_SEEN * count / (PER_STEP * batch), -2))),
+        "steps": min(100_000, max(1000, 100 * round(TIMES_SEEN * count / (PER_STEP * batch) / 100))),
         "batch_size": batch,
         "learning_rate": 0.1 if tiny else 0.03,
     }

@@ -4,7 +4,7 @@ from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.decode import decoded
 from rankingmatch.data.folder import images_below, labeled_files, printable, some
 from rankingmatch.data.sampler import rows_of_step
-from rankingmatch.data.sources import source, title, whole_paths
+from rankingmatch.data.sources import is_benchmark, source, title, whole_paths
 from rankingmatch.data.split import (
     UNLABELED,
     Dataset,
@@ -30,6 +30,7 @@ __all__ = [
     "decoded",
     "hide_labels",
     "images_below",
+    "is_benchmark",
     "labeled_files",
     "make_split",
     "printable",

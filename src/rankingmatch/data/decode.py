@@ -7,6 +7,7 @@ whole: nothing is cut off. Of an animation, the first picture counts; of 16 bits
 import contextlib
 import os
 import stat
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 # Formats of pictures. Others that Pillow knows are documents, or start other programs to be read.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N")
+# Pillow warns of pictures above 89 megapixels, as panoramas have them, and refuses those of twice as many.
+warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+
 AT_ONCE = 64  # files that a thread decodes before it hands them on
 
 

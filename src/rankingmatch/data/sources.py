@@ -37,6 +37,11 @@ def source(
     return BENCHMARKS[name]
 
 
+def is_benchmark(name: str) -> bool:
+    """Whether a name is that of a dataset; any other is the path of a folder."""
+    return name in BENCHMARKS
+
+
 def title(name: str) -> str:
     """How a dataset or folder is called in tables; ConfigError if there is none of that name."""
     if name in BENCHMARKS:

@@ -7,7 +7,6 @@ A comment on the line before a block says what it is, unless it is Python or a s
     <!-- not run: REASON -->  one of REASONS, and what follows it
 """
 
-import glob
 import io
 import os
 import re
@@ -22,7 +21,9 @@ from rankingmatch.cli import main
 
 ROOT = Path(__file__).parent.parent
 REASONS = ("needs GPUs", "needs the network", "needs data", "takes ", "a sketch", "for make")
-FENCE = re.compile(r"(?:<!-- (?P<note>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"(?:<!-- (?P<note>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 FOR_A_SHELL = set("|&;><$`")
 
 
@@ -48,7 +49,10 @@ def run_page(page: Path) -> None:
     shown = io.StringIO()
     with redirect_stdout(shown), redirect_stderr(shown):
         for block in blocks_of(page):
-            run_block(block, names, shown)
+            try:
+                run_block(block, names, shown)
+            except AssertionError as error:
+                raise AssertionError(f"{page.name}: {error}\n{shown.getvalue()[-2000:]}") from error
 
 
 def run_block(block: Block, names: dict[str, object], shown: io.StringIO) -> None:
@@ -76,15 +80,20 @@ def run_line(line: str) -> None:
     if not words:
         return
     if words[0] == "rankingmatch" and not FOR_A_SHELL & set(" ".join(words)):
-        expanded = [name for word in words[1:] for name in (sorted(glob.glob(word)) if "*" in word else [word])]
         try:
-            main(expanded)
+            main([name for word in words[1:] for name in _expanded(word)])
         except SystemExit as leave:
-            assert not leave.code, f"{line}: exit code {leave.code}\n{getattr(sys.stderr, 'getvalue', str)()}"
+            if leave.code:
+                raise AssertionError(f"{line}: exit code {leave.code}") from None
         return
     done = subprocess.run(["bash", "-ec", line], env=_with_commands(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     print(done.stdout + done.stderr)
+
+
+def _expanded(word: str) -> list[str]:
+    """What a shell makes of a word: the names that fit, if it is a pattern."""
+    return sorted(map(str, Path().glob(word))) if "*" in word else [word]
 
 
 def _with_commands() -> dict[str, str]:

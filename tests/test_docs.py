@@ -9,30 +9,34 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fenced import ROOT, blocks_of, run_page
 from PIL import Image
 
+from fenced import ROOT, blocks_of, run_page
 from rankingmatch import config, estimator
 from rankingmatch.cli import main
+from rankingmatch.defaults import suggested_settings
+from rankingmatch.report import assemble
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SHORT = 4  # steps
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory and a cache of its own, where training is short unless a number of steps is given."""
-    preset, suggested = config._preset, estimator.suggested_settings
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory and a cache of its own, where training is short unless its steps are given, and maps are small."""
 
     def short(settings: Any) -> Any:
         return lambda *arguments: {**settings(*arguments), "steps": SHORT}
 
-    monkeypatch.setattr(config, "_preset", short(preset))
-    monkeypatch.setattr(estimator, "suggested_settings", short(suggested))
+    monkeypatch.setattr(config, "_preset", short(config._preset))
+    monkeypatch.setattr(estimator, "suggested_settings", short(suggested_settings))
+    monkeypatch.setattr(assemble, "MAP_POINTS", {})
+    monkeypatch.setattr(assemble, "MAP_POINTS_OF_MANY", 60)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the current directory
     monkeypatch.chdir(tmp_path)
@@ -80,7 +84,7 @@ def test_every_make_target_of_the_docs_exists() -> None:
 # --- examples ------------------------------------------------------------------------------------------------
 
 
-def example(name: str, *arguments: str | Path) -> str:
+def example(name: str, *arguments: str | int) -> str:
     command = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

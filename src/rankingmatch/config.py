@@ -33,6 +33,7 @@ class ExecutionSettings:
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
     measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
+    licence: str | None = option(None, "Under which licence the model may be used, for its card, such as CC-BY-4.0.")
     tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")
 
     def data_path(self) -> Path | None:

@@ -31,7 +31,7 @@ FOLDS = 5
 
 def rows(images: np.ndarray) -> np.ndarray:
     """Images as rows of numbers, of length about one."""
-    return images.reshape(len(images), -1) / (255 * np.sqrt(images[0].size) / 2)
+    return np.asarray(images.reshape(len(images), -1) / (255 * np.sqrt(images[0].size) / 2))
 
 
 def errors(classifier: ClassifierMixin, split: Split) -> tuple[float, float]:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rankingmatch import __version__, estimate
 from rankingmatch.cli import main
@@ -91,7 +90,7 @@ def test_the_end_of_a_run_says_what_to_do_next(run: Path, capsys: pytest.Capture
 def test_the_model_card_says_what_and_how(run: Path) -> None:
     text = (run / "MODEL_CARD.md").read_text()
     _, front, body = text.split("---\n", 2)
-    assert yaml.safe_load(front)["license"] == "CC0: for | all"
+    assert 'license: "CC0: for | all"\n' in front  # a text in YAML, whatever is in it
     result = json.loads((run / "result.json").read_text())
     for words in (
         "# Digits: 10 classes from 40 labels",
@@ -120,7 +119,7 @@ def test_predict_shows_a_bar_on_a_terminal_only(run: Path, tmp_path: Path) -> No
 
     for number in range(5):
         Image.new("L", (8, 8), 40 * number).save(tmp_path / f"{number}.png")
-    arguments = ["predict", run, tmp_path, "--out", tmp_path / "table.csv"]
+    arguments: list[str | Path] = ["predict", run, tmp_path, "--out", tmp_path / "table.csv"]
     assert b"5/5" in on_a_terminal(*arguments)
     assert b"/5" not in on_a_terminal(*arguments, "--quiet")
     assert called(*arguments).stderr == f"5 images → {tmp_path / 'table.csv'}\n"

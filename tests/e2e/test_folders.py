@@ -6,10 +6,13 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
 from image_folders import class_folders, digit_files, picture
 
 from rankingmatch.cli import main
+from rankingmatch.data.decode import decode
 
 QUICK = ["--steps", "6", "--batch-size", "8", "--mu", "2", "--evaluate-every", "3", "--threads", "1"]
 
@@ -160,6 +163,23 @@ def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytes
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert sorted(line["file"] for line in lines) == sorted(f"new/{name}" for name in names)
     assert set(lines[0]) == {"file", "label", "confidence"}
+
+
+def test_the_exported_file_says_what_the_table_of_predictions_says(place: Path) -> None:
+    class_folders(place / "photos", each=6)
+    main(["train", "photos", "--labels", "9", "--image-size", "16", *QUICK, "--out", "run", "--quiet"])
+    main(["predict", "run", "photos", "--out", "table.csv", "--probabilities"])
+    main(["export", "run", "model.onnx"])
+    session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    with Path("table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 18
+    pixels = np.stack([decode(row["file"], (16, 16, 3)) for row in rows])
+    (probabilities,) = session.run(None, {"images": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))})
+    assert [classes[index] for index in probabilities.argmax(1)] == [row["label"] for row in rows]
+    told = [[float(row[name]) for name in classes] for row in rows]
+    np.testing.assert_allclose(told, probabilities, atol=1e-5)
 
 
 @pytest.mark.parametrize("end", ["\n", "\0"])

@@ -49,7 +49,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
     """The error for a name that is not in a table, with the nearest ones that are."""
     names = list(known)
     likeness = {candidate: _likeness(name, candidate) for candidate in names}
-    near = [candidate for candidate in names if likeness[candidate] >= max(0.5, *likeness.values())][:3]
+    near = [candidate for candidate in names if likeness[candidate] >= max([0.5, *likeness.values()])][:3]
     remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(sorted(names))}"
     return ConfigError(f"unknown {kind} '{name}'; {remedy}{hint}")
 

@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def called(*arguments: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
-    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
 
 
 def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
@@ -45,7 +45,7 @@ def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
     except OSError:  # Linux says so when the other side is closed
         pass
     os.close(ours)
-    assert process.wait(timeout=120) == 0, shown.decode()
+    assert process.wait(timeout=600) == 0, shown.decode()
     return shown
 
 

@@ -20,6 +20,7 @@ from rankingmatch.errors import ConfigError, DivergedError, Interrupted, Ranking
 
 if TYPE_CHECKING:
     from rankingmatch.config import Config
+    from rankingmatch.job import Job
     from rankingmatch.run import Run
 
 INTERRUPTED = 130
@@ -125,22 +126,24 @@ def train(
     if run.result() is None:
         if not (as_json or quiet):
             introduce(config)
-            _announce_time(run, config)
         display = display_for(json_lines=as_json, quiet=quiet)
         try:
-            follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
+            job = begin(run, config)
+            if not (as_json or quiet):
+                _announce_time(job)
+            follow(job, display, f"rankingmatch train --resume --out {run.path}")
         finally:
             if reporting and run.result() is not None:
                 _report_on(run)
     _print_result(run, as_json, quiet)
 
 
-def _announce_time(run: "Run", config: "Config") -> None:
+def _announce_time(job: "Job") -> None:
     """Say beforehand how long a new run will take."""
     from rankingmatch.estimate import estimate_run
     from rankingmatch.progress import duration
 
-    seconds = None if run.exists() else estimate_run(config)
+    seconds = None if job.state.step else estimate_run(job.config)
     if seconds is not None:
         click.echo(f"time: about {duration(seconds)} here, by a few steps on noise", err=True)
 

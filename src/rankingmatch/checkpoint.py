@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rankingmatch.atomic import write_atomically, write_json
 from rankingmatch.augment import CTAugment
+from rankingmatch.distributed import count, from_first
 from rankingmatch.errors import RunError
 from rankingmatch.networks import Classifier, make_classifier
 from rankingmatch.records import Window
@@ -112,6 +113,12 @@ def restore_latest(directory: Path, state: State) -> bool:
     return False
 
 
+def share_state(state: State) -> None:
+    """Put the state of every process to that of the first one, which alone has read a checkpoint."""
+    if count() > 1:
+        _apply(state, from_first(lambda: _snapshot(state)))
+
+
 def _checkpoints(directory: Path) -> list[Path]:
     """The JSON files of the checkpoints, newest first."""
     return sorted(directory.glob("step-*.json"), reverse=True)
@@ -168,6 +175,10 @@ def _read(path: Path, state: State) -> _Saved:
         return _Saved(tensors, **about)
     except TypeError as error:
         raise ValueError(f"its JSON is not a checkpoint's: {error}") from error
+
+
+def _snapshot(state: State) -> _Saved:
+    return _Saved(_tensors(state), state.step, state.seconds, state.best_error, state.window.count)
 
 
 def _apply(state: State, saved: _Saved) -> None:

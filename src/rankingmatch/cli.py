@@ -118,24 +118,36 @@ def train(
     A dataset brings defaults of its own, which `rankingmatch datasets` shows, and a folder's follow from what is in it;
     flags come before them.
     """
-    from rankingmatch.display import display_for, follow, introduce
+    from rankingmatch.distributed import from_first, is_first, processes, restarted
     from rankingmatch.flags import given_settings
+
+    with processes():
+        given, resume = given_settings(settings), resume or restarted()
+        run, config = from_first(lambda: _locate(data, method, out, resume, given))
+        finished = from_first(lambda: run.result() is not None)
+        if is_first():
+            if not finished:
+                _carry_out(run, config, reporting, as_json, quiet)
+            _print_result(run, as_json, quiet)
+        elif not finished:
+            _carry_out(run, config, reporting=False, as_json=False, quiet=True)
+
+
+def _carry_out(run: "Run", config: "Config", reporting: bool, as_json: bool, quiet: bool) -> None:
+    from rankingmatch.display import display_for, follow, introduce
     from rankingmatch.job import begin
 
-    run, config = _locate(data, method, out, resume, given_settings(settings))
-    if run.result() is None:
+    if not (as_json or quiet):
+        introduce(config)
+    display = display_for(json_lines=as_json, quiet=quiet)
+    try:
+        job = begin(run, config)
         if not (as_json or quiet):
-            introduce(config)
-        display = display_for(json_lines=as_json, quiet=quiet)
-        try:
-            job = begin(run, config)
-            if not (as_json or quiet):
-                _announce_time(job)
-            follow(job, display, f"rankingmatch train --resume --out {run.path}")
-        finally:
-            if reporting and run.result() is not None:
-                _report_on(run)
-    _print_result(run, as_json, quiet)
+            _announce_time(job)
+        follow(job, display, f"rankingmatch train --resume --out {run.path}")
+    finally:
+        if reporting and run.result() is not None:
+            _report_on(run)
 
 
 def _announce_time(job: "Job") -> None:

@@ -12,6 +12,7 @@ import torch
 from rankingmatch.augment import ViewSettings
 from rankingmatch.backbones import input_side
 from rankingmatch.data import Benchmark, DataSettings, is_benchmark, source, whole_paths
+from rankingmatch.distributed import own_device
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
@@ -43,13 +44,13 @@ class ExecutionSettings:
     def torch_device(self) -> torch.device:
         """The device to compute on."""
         if self.device == "auto":
-            return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+            return own_device(torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu"))
         try:
             device = torch.device(self.device)
             torch.ones(1, device=device).item()
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             raise ConfigError(f"--device {self.device} cannot be used here: {str(error).splitlines()[0]}") from error
-        return device
+        return own_device(device)
 
 
 SECTIONS: dict[str, type] = {

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from rankingmatch.config import Config
 from rankingmatch.data import BENCHMARKS, some
+from rankingmatch.distributed import count
 from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.job import Job, work
 from rankingmatch.predict import Predicted
@@ -188,7 +189,7 @@ def follow(job: Job, display: Display, how_to_go_on: str) -> None:
         raise RunError("the device is out of memory; lower --batch-size or --mu, or use a smaller --network") from error
     finally:
         display.close()
-    if job.run.result() is None:
+    if job.stopped:
         raise Interrupted(f"stopped; to go on: {how_to_go_on}")
 
 
@@ -219,7 +220,7 @@ def headline(job: Job) -> str:
     height, width, channels = split.images.shape[1:]
     validation = 0 if split.validation is None else len(split.validation)
     test = 0 if split.test is None else len(split.test)
-    settings = config.training
+    settings, processes = config.training, count()
     unlabeled = (
         f" + {settings.batch_size * settings.mu} unlabeled" if job.state.objective.method.unlabeled_views else ""
     )
@@ -229,6 +230,7 @@ def headline(job: Job) -> str:
         f"{validation:,} validation, {test:,} test\n"
         f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
         f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
+        f"{f', on {processes} processes' if processes > 1 else ''}"
         f" → {job.run.path}{f', from step {job.state.step}' if job.state.step else ''}"
     )
 

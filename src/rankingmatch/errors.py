@@ -24,6 +24,10 @@ class RunError(RankingMatchError):
     """A run directory that cannot be read or written."""
 
 
+class LostProcessError(RankingMatchError):
+    """Another process of the run has died, or no longer answers."""
+
+
 class DivergedError(Exception):
     """A part of the loss, or the weights, are no longer finite; the last good checkpoint is untouched."""
 

@@ -1,6 +1,5 @@
 """What a run or a grid will cost, from a step measured here on images of the right shape: no data are needed."""
 
-import os
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
+from rankingmatch.distributed import count
 from rankingmatch.errors import DivergedError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import outputs
@@ -76,7 +76,7 @@ def estimate_run(config: Config) -> float | None:
     None where that is not worth measuring, or cannot be measured beforehand: a short run, one of several processes,
     a model that does not fit into memory or diverges at once.
     """
-    if config.training.last_step < SHORT_RUN or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if config.training.last_step < SHORT_RUN or count() > 1:
         return None
     try:
         return _estimate(config, "", "", 1, *measure(config)).seconds

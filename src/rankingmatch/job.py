@@ -10,9 +10,10 @@ import torch
 from filelock import FileLock
 
 from rankingmatch.atomic import write_atomically
-from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model
+from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model, share_state
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, Split, make_split, rows_to_json
+from rankingmatch.distributed import any_of, first_of_machine_first, is_first, together
 from rankingmatch.errors import DivergedError
 from rankingmatch.events import Events, require_tensorboard
 from rankingmatch.memory import peak_memory, reset_peak_memory
@@ -54,11 +55,22 @@ class Job:
     config: Config
     split: Split
     state: State
-    lock: FileLock
+    lock: FileLock | None  # of several processes, the first one has it
+    stopped: bool = False  # before its end, with a checkpoint
 
 
 def begin(run: Run, config: Config) -> Job:
     """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new."""
+    device = together(lambda: _prepared_device(config))
+    split = first_of_machine_first(lambda: load_split(config))
+    method = make_method(config.method, config.hyperparameters)
+    state = together(lambda: initial_state(split, method, config.network, config.views, config.training, device))
+    lock = together(lambda: _opened(run, config, split, state) if is_first() else None)
+    share_state(state)
+    return Job(run, config, split, state, lock)
+
+
+def _prepared_device(config: Config) -> torch.device:
     device = config.execution.torch_device()
     if config.execution.tensorboard:
         require_tensorboard()
@@ -66,9 +78,11 @@ def begin(run: Run, config: Config) -> Job:
         torch.set_num_threads(config.execution.threads)
     if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    split = load_split(config)
-    method = make_method(config.method, config.hyperparameters)
-    state = initial_state(split, method, config.network, config.views, config.training, device)
+    return device
+
+
+def _opened(run: Run, config: Config, split: Split, state: State) -> FileLock:
+    """Take the run directory, which is made if it is new, and put the state to its newest checkpoint."""
     is_new = not run.exists()
     if is_new:
         run.create(config)
@@ -79,7 +93,7 @@ def begin(run: Run, config: Config) -> Job:
     if not is_new:
         restore_latest(run.checkpoints, state)
         run.keep_history_until(state.step)
-    return Job(run, config, split, state, lock)
+    return lock
 
 
 @dataclass
@@ -105,9 +119,14 @@ def never() -> bool:
 def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     """Train to the end and leave model and result in the run directory; yields the loop's records.
 
+    Of several processes the first one writes, the others only train along.
     When `stopped` says so, a checkpoint is written and training ends early; it can be taken up again to the
     identical result. Raises DivergedError, with the last good checkpoint left in place.
     """
+    return _work_and_write(job, stopped) if is_first() else _train_along(job, stopped)
+
+
+def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     run, config, split, state = job.run, job.config, job.split, job.state
     height, width, channels = split.images.shape[1:]
     card = ModelCard(config.network.network, split.classes, channels, height, width)
@@ -128,13 +147,13 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
                 costs = Costs()
                 if record.evaluation.best:
                     save_model(run.best_path, state.ema, card)
-            stop = stopped()
-            if stop or _checkpoint_is_due(config, state, saved):
+            job.stopped, due = any_of(stopped(), _checkpoint_is_due(config, state, saved))
+            if job.stopped or due:
                 state.raise_if_diverged()
                 save_checkpoint(run.checkpoints, state)
                 saved = time.monotonic()
             yield record
-            if stop:
+            if job.stopped:
                 return
             if measuring or record.evaluation:
                 reset_peak_memory(state.device)
@@ -151,7 +170,19 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
     finally:
         if events:
             events.close()
+        assert job.lock is not None
         job.lock.release()
+
+
+def _train_along(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
+    """Take part in the steps of a run that another process writes; it stops, and fails, where that one does."""
+    for record in train(job.state, job.split, job.config.training):
+        job.stopped, due = any_of(stopped(), False)
+        if job.stopped or due:
+            job.state.raise_if_diverged()
+        yield record
+        if job.stopped:
+            return
 
 
 def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.backbones import PREFIX, adapted, load_weights, own_normalisation, timm_backbone
+from rankingmatch.distributed import gathered, scattered
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.options import imported, option
 
@@ -49,8 +50,12 @@ class Output(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """uint8 images → logits and features; the normalisation is part of the model."""
+    """uint8 images → logits and features; the normalisation is part of the model.
 
+    Where it is `divided`, every process calls it with the same images, computes its share, and gets all outputs.
+    """
+
+    divided = False
     mean: Tensor
     std: Tensor
 
@@ -62,6 +67,13 @@ class Classifier(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         """(n, c, h, w) images with values 0…255 of any type."""
+        if not self.divided:
+            return self._outputs(images)
+        own = self._outputs(scattered(images))
+        logits = gathered(own.logits, len(images))
+        return Output(logits, logits if own.features is own.logits else gathered(own.features, len(images)))
+
+    def _outputs(self, images: Tensor) -> Output:
         normalised = (images.float() / 255 - self.mean) / self.std
         result = self.backbone(normalised.contiguous(memory_format=torch.channels_last))
         return Output(*result) if isinstance(result, tuple) else Output(result, result)

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import nn
 from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.backbones import head_parameters
 from rankingmatch.data import Split
+from rankingmatch.distributed import count, refuse_too_many, replicated
 from rankingmatch.errors import ConfigError, DataError, DivergedError, unknown_name
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
 from rankingmatch.networks import (
@@ -124,6 +126,11 @@ class State:
         assert isinstance(model, Classifier)
         return model
 
+    @cached_property
+    def replica(self) -> nn.Module:
+        """The objective as a step calls it: under DDP if several processes work on the run."""
+        return replicated(self.objective)
+
     def raise_if_diverged(self) -> None:
         """Raise DivergedError if a loss since the last log, or a weight, is not finite.
 
@@ -143,6 +150,7 @@ def initial_state(
     device: torch.device,
 ) -> State:
     """The state before the first step: a function of the settings and the seed."""
+    refuse_too_many(settings.batch_size)
     if method.unlabeled_views and len(split.unlabeled_rows) == 0:
         raise DataError(
             f"{type(method).__name__} needs unlabeled images and there are none; add some, lower --labels, "
@@ -164,6 +172,7 @@ def initial_state(
     set_batchnorm_momentum(model, network.batchnorm_momentum or batchnorm_momentum(settings.total_steps))
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
+    model.divided = ema.divided = count() > 1
     return State(objective, ema, make_optimizer(objective, settings), policies, device)
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from rankingmatch.batches import Probe, make_batch, make_probes
+from rankingmatch.batches import Probe, make_batch, make_probes, whole_batch
 from rankingmatch.data import Images, Split
+from rankingmatch.distributed import average_statistics, gathered, rank
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.metrics import confusion_matrix, error_rate
 from rankingmatch.networks import outputs
@@ -27,12 +28,14 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
     context = Context(state.step, steps, state.ema, generator)
     devices = [state.device] if state.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        # Whatever the network itself draws (dropout) depends on (seed, step), too.
-        torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, state.step))
-        losses: Losses = state.objective(batch, context)
+        # Whatever the network itself draws (dropout) depends on (seed, step), too, and on whose rows they are.
+        position = (state.step, rank()) if rank() else (state.step,)
+        torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, *position))
+        losses: Losses = state.replica(whole_batch(batch), context)
         state.optimizer.zero_grad()
         losses.total.backward()
         state.optimizer.step()
+    average_statistics(state.model)
     update_ema(state.ema, state.model, ema_decay(settings.ema_decay, state.step))
     state.step += 1
     return losses
@@ -49,7 +52,7 @@ def update_ema(ema: nn.Module, model: nn.Module, decay: float) -> None:
 @torch.no_grad()
 def learn_from_probe(probe: Probe, ema: nn.Module) -> None:
     """Tell a policy how well the EMA model still knows labeled images under it."""
-    probabilities = ema(probe.images).logits.softmax(1)
+    probabilities = ema(gathered(probe.images, len(probe.labels))).logits.softmax(1)
     # Proximity 1 - ½ Σ|p - onehot|: whatever the label lacks, the others have, so it is the label's probability.
     proximity = probabilities.gather(1, probe.labels[:, None]).squeeze(1)
     probe.policy.learn(probe.draw, proximity.cpu())

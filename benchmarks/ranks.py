@@ -1,0 +1,90 @@
+"""How much faster two processes of one thread each train than one process of one thread.
+
+Both take the same steps of the same run; in every round one process measures, then two do, each afresh and after a step
+that does not count. The medians are compared. Wall time counts, and needs as many quiet cores as processes; CPU time,
+which other work disturbs less, says how well the work is divided, but nothing of waiting.
+
+    python benchmarks/ranks.py                    # wrn-28-2 on 32×32×3, rankingmatch-bm, 1 against 2 processes
+    python benchmarks/ranks.py --rounds 5 --steps 4 --batch-size 64
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+from methods import CPU, noise
+from rankingmatch.config import resolve
+from rankingmatch.distributed import is_first, processes
+from rankingmatch.methods import make_method
+from rankingmatch.state import initial_state
+from rankingmatch.train import train
+
+REACH = 1.8
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Take steps, alone or with the processes of torchrun, and print the mean seconds of one: wall, CPU."""
+    torch.set_num_threads(1)
+    with processes():
+        settings = {"network": given.network, "batch_size": given.batch_size, "steps": 10_000, "log_every": 1000}
+        config = resolve("cifar10", given.method, settings)
+        method, split = make_method(given.method, config.hyperparameters), noise(given.side)
+        state = initial_state(split, method, config.network, config.views, config.training, CPU)
+        records = train(state, split, config.training)
+        next(records)
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(given.steps):
+            next(records)
+        spent = (time.perf_counter() - wall) / given.steps, (time.process_time() - cpu) / given.steps
+        if is_first():
+            print(json.dumps(spent))
+
+
+def seconds(count: int) -> tuple[float, float]:
+    """What `measure` says in that many processes."""
+    several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)] if count > 1 else []
+    command = [sys.executable, *several, *sys.argv, "--worker"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    wall, cpu = json.loads(done.stdout)
+    return wall, cpu
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", default="rankingmatch-bm")
+    parser.add_argument("--network", default="wrn-28-2")
+    parser.add_argument("--side", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        measure(given)
+        return
+    print("| round | processes | wall | CPU | processes | wall | CPU | gain, wall | gain, CPU |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    rounds = []
+    for number in range(given.rounds):
+        one, several = seconds(1), seconds(given.processes)
+        rounds.append((*one, *several))
+        print(row(str(number + 1), given.processes, *rounds[-1]), flush=True)
+    print(row("median", given.processes, *(statistics.median(column) for column in zip(*rounds, strict=True))))
+    print(f"\nto be reached with 2 processes: {REACH} ×")
+
+
+def row(name: str, count: int, wall: float, cpu: float, walls: float, cpus: float) -> str:
+    """A line of the table; seconds are those of a step."""
+    spent = f"1 | {wall:.2f} s | {cpu:.2f} s | {count} | {walls:.2f} s | {cpus:.2f} s"
+    return f"| {name} | {spent} | {wall / walls:.2f} | {cpu / cpus:.2f} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+PEERS := .venv/.peers
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint format docs package results bench figure clean
+.PHONY: demo test lint format docs package results bench performance figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
@@ -39,8 +40,12 @@ results: $(READY)  ## the tables of docs/results.md and docs/laptop.md, measured
 	$(BIN)/rankingmatch bench digits --out runs/results --markdown docs/results.md
 	$(BIN)/rankingmatch bench laptop --folds 1 --out runs/results --markdown docs/laptop.md
 
-bench: $(READY)  ## what a step of every method costs beyond its network passes
-	$(BIN)/python benchmarks/methods.py
+bench: $(PEERS)  ## speed and memory beside other code and beside the bare network: one table, some minutes
+	$(BIN)/python benchmarks/table.py
+
+performance: $(PEERS)  ## the table and the figure of docs/performance.md, measured anew
+	$(BIN)/python benchmarks/table.py --markdown docs/performance.md
+	$(BIN)/python benchmarks/growth.py docs/growth.svg
 
 figure: demo  ## the picture of the README, from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
@@ -52,4 +57,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankingmatch needs Python 3.11 or newer; set PYTHON=/path/to/python")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(PEERS): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	@touch $@

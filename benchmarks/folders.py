@@ -10,14 +10,11 @@ Both sides take turns in one process, and the median of their ratios counts: loa
 """
 
 import argparse
-import io
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,30 +22,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from rankingmatch.checkpoint import ModelCard
+from inference import make_folder, some_model, write_table
+from measuring import CPU
+from measuring import wall_seconds as seconds
 from rankingmatch.data import decoded, images_below, source
 from rankingmatch.memory import peak_memory
-from rankingmatch.networks import make_classifier, outputs
-from rankingmatch.predict import csv_writer, predictions, write_predictions
-
-CPU = torch.device("cpu")
-
-
-def make_folder(place: Path, count: int, side: int) -> None:
-    """Two classes of smooth noise, which compresses about as photographs do."""
-    rng = np.random.default_rng(0)
-    for number in range(count):
-        path = place / f"class{number % 2}" / f"{number:06d}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3)).astype(np.uint8))
-        coarse.resize((side, side), Image.Resampling.BICUBIC).save(path, quality=90)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """How long a call takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+from rankingmatch.networks import outputs
 
 
 def plain(files: list[str]) -> None:
@@ -78,21 +57,13 @@ def measure_reading(folder: Path, files: list[str], rounds: int) -> None:
 
 def measure_predicting(files: list[str], side: int, network: str, rounds: int) -> None:
     """Print how fast files are predicted, beside the bare network."""
-    model = make_classifier(network, 10, torch.full((3,), 0.5), torch.ones(3)).eval()
-    card = ModelCard(network, tuple("0123456789"), 3, side, side)
-    shape = (side, side, 3)
-
-    def whole() -> None:
-        write_predictions(
-            predictions(model, card, files, CPU), [csv_writer(io.StringIO(), card.classes, probabilities=False)]
-        )
-
+    model, shape = some_model(network), (side, side, 3)
     images = np.concatenate([chunk.images for chunk in decoded(files, shape)])
     ratios, sums = [], []
     for _ in range(rounds):
         decoding = seconds(lambda: list(decoded(files, shape)))
         bare = seconds(lambda: [output.logits.argmax(1) for output in outputs(model, images, CPU, size=64)])
-        mine = seconds(whole)
+        mine = seconds(lambda: write_table(model, files, network, side))
         ratios.append(bare / mine)
         sums.append((bare + decoding) / mine)
         print(f"predicting: {len(files) / mine:,.0f} images/s, bare network {len(files) / bare:,.0f}", flush=True)

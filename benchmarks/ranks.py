@@ -17,12 +17,8 @@ import time
 
 import torch
 
-from methods import CPU, noise
-from rankingmatch.config import resolve
 from rankingmatch.distributed import is_first, processes
-from rankingmatch.methods import make_method
-from rankingmatch.state import initial_state
-from rankingmatch.train import train
+from steps import wide_case
 
 REACH = 1.8
 
@@ -31,15 +27,11 @@ def measure(given: argparse.Namespace) -> None:
     """Take steps, alone or with the processes of torchrun, and print the mean seconds of one: wall, CPU."""
     torch.set_num_threads(1)
     with processes():
-        settings = {"network": given.network, "batch_size": given.batch_size, "steps": 10_000, "log_every": 1000}
-        config = resolve("cifar10", given.method, settings)
-        method, split = make_method(given.method, config.hyperparameters), noise(given.side)
-        state = initial_state(split, method, config.network, config.views, config.training, CPU)
-        records = train(state, split, config.training)
-        next(records)
+        case = wide_case(given.method, given.batch_size, given.side, network=given.network)
+        case.step()
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(given.steps):
-            next(records)
+            case.step()
         spent = (time.perf_counter() - wall) / given.steps, (time.process_time() - cpu) / given.steps
         if is_first():
             print(json.dumps(spent))

@@ -65,6 +65,7 @@ def test_weak_views_are_normalised_as_said(
     for value in seen_by_running_mean:
         mean = 0.5 * mean + 0.5 * value
     assert model.norm.running_mean is not None
+    assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(mean)
     assert model.training
     assert model.norm.training
@@ -89,6 +90,7 @@ def test_an_interleaved_pool_is_normalised_part_by_part_and_the_first_alone_is_r
         deviation = (rows - rows.mean()) / (rows.var(correction=0) + 1e-5).sqrt()
         torch.testing.assert_close(logits[part::parts], deviation)
     assert logits.requires_grad
+    assert model.norm.running_mean is not None
     assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(pool[::parts].float().mean().item() / 2)
     assert int(model.norm.num_batches_tracked or 0) == 1
@@ -126,6 +128,7 @@ def test_unrecorded_passes_normalise_by_the_batch_and_leave_no_trace() -> None:
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     model(images(10, 30))
     assert model.norm.running_mean is not None
+    assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(10.0)
 
 
@@ -135,3 +138,19 @@ def test_a_perturbation_is_in_units_of_the_normalised_image() -> None:
     perturbation = torch.tensor([3.0, -2.0]).view(-1, 1, 1, 1)
     moved = perturbed_logits(model, view, perturbation) - model(view).logits
     assert moved.flatten().tolist() == pytest.approx([3.0, -2.0], rel=1e-5)
+
+
+def test_skipped_strong_views_do_not_reach_the_network_and_have_outputs_of_zero() -> None:
+    # Softmax of the rows: 0.73, 0.88, 0.95, 0.73. Weak views are 1 and 3, of which only the first is sure enough.
+    weak, strong = images(1, 3), images(2, 0)
+    outputs = view_outputs(Rows(), images(0), weak, strong, "running", skip_below=0.8)
+    assert outputs.strong.logits.tolist() == [[0.0, 3.0], [0.0, 0.0]]
+    assert outputs.labeled.logits.tolist() == [[0.0, 1.0]]
+    assert outputs.weak_logits.tolist() == [[2.0, 0.0], [-1.0, 0.0]]
+
+
+def test_batchnorm_sees_the_labeled_and_the_sure_strong_views_only() -> None:
+    model = Norm().train()
+    view_outputs(model, LABELED, WEAK, STRONG, "batch", skip_below=1.1)  # nothing is that sure
+    assert model.norm.running_mean is not None
+    assert model.norm.running_mean.item() == pytest.approx((20 * 0.5) * 0.5 + 1 * 0.5)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rankingmatch.augment import CTAugment, Weak, view_policies
 from rankingmatch.batches import Probe, make_batch, make_probes
-from rankingmatch.errors import DataError, DivergedError
+from rankingmatch.errors import ConfigError, DataError, DivergedError
 from rankingmatch.methods import Batch, Context, Losses, Method, make_method
 from rankingmatch.networks import NetworkSettings, Output
 from rankingmatch.schedule import cosine
@@ -340,3 +340,35 @@ def test_every_method_with_strong_views_can_learn_them(name: str) -> None:
     other = tiny_state(split, settings, name)
     list(train(other, split, settings))
     assert not torch.equal(other.model.backbone.head.weight, states[0].model.backbone.head.weight)  # type: ignore[union-attr, arg-type]
+
+
+def test_in_bfloat16_the_network_computes_in_it_and_the_losses_do_not() -> None:
+    split, settings = tiny_split(), replace(tiny_settings(), precision="bfloat16")
+    state = tiny_state(split, settings)
+    seen: list[torch.dtype] = []
+    convolution = next(module for module in state.model.modules() if isinstance(module, nn.Conv2d))
+    convolution.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    losses = training_step(state, batch, settings)
+    assert set(seen) == {torch.bfloat16}
+    assert {value.dtype for value in (losses.total, *losses.parts.values())} == {torch.float32}
+    assert {parameter.dtype for parameter in state.model.parameters()} == {torch.float32}
+    state.raise_if_diverged()
+
+
+@pytest.mark.parametrize("method", ["fixmatch-ra", "rankingmatch-bm"])
+def test_unsure_views_are_skipped_only_where_the_weak_pass_comes_first(method: str) -> None:
+    split, settings = tiny_split(), tiny_settings()
+    with pytest.raises(ConfigError, match="--weak-pass running"):
+        tiny_state(split, settings, method, skip_unsure=True)
+    state = tiny_state(split, settings, method, skip_unsure=True, weak_pass="running", threshold=1.0)
+    sizes: list[int] = []
+    state.model.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
+    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    training_step(state, batch, settings)
+    assert sizes == [12, 6]  # all weak views; labeled views, and of the strong ones none
+
+
+def test_what_is_skipped_cannot_be_ranked() -> None:
+    with pytest.raises(ConfigError, match="--rank-all"):
+        tiny_state(tiny_split(), tiny_settings(), skip_unsure=True, weak_pass="running", rank_all=True)

@@ -33,6 +33,7 @@ class ExecutionSettings:
     checkpoint_steps: int | None = option(
         None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
     )
+    compile: bool = option(False, "Let torch.compile translate the network; needs a C++ compiler, or a GPU.")
     measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
     licence: str | None = option(None, "Under which licence the model may be used, for its card, such as CC-BY-4.0.")
     tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")

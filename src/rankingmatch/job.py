@@ -65,6 +65,8 @@ def begin(run: Run, config: Config) -> Job:
     split = first_of_machine_first(lambda: load_split(config))
     method = make_method(config.method, config.hyperparameters)
     state = together(lambda: initial_state(split, method, config.network, config.views, config.training, device))
+    if config.execution.compile:
+        state.model.backbone.compile()
     lock = together(lambda: _opened(run, config, split, state) if is_first() else None)
     share_state(state)
     return Job(run, config, split, state, lock)

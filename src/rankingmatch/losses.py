@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -28,8 +29,8 @@ def batch_all_triplet(
     The gradient is analytic and computed together with the loss, so there is no second derivative.
     """
     rows = _ranking_rows(logits, labels, l2_normalize)
-    loss: Tensor = _MeanOverTriplets.apply(_distances(rows, squared), labels, margin, soft_margin)  # type: ignore[no-untyped-call]
-    return loss + _nothing(rows)
+    distance = _distances(rows, squared)
+    return _with_slope(distance, *_mean_over_triplets(distance.detach(), labels, margin, soft_margin)) + _nothing(rows)
 
 
 def batch_hard_triplet(
@@ -43,19 +44,19 @@ def batch_hard_triplet(
 ) -> Tensor:
     """Eq. (5): the mean over anchors of f(m + furthest positive - nearest negative).
 
-    An anchor without a positive or without a negative contributes 0 and still counts in the mean.
+    An anchor without a positive or without a negative contributes 0 and still counts in the mean. Of several that are
+    equally far the first counts.
     """
     rows = _ranking_rows(logits, labels, l2_normalize)
     if len(rows) == 0:
         return _nothing(rows)
-    distance = _distances(rows, squared)
-    positive, negative = _pairs(labels)
-    furthest = distance.masked_fill(~positive, -torch.inf).amax(1)
-    nearest = distance.masked_fill(~negative, torch.inf).amin(1)
-    valid = positive.any(1) & negative.any(1)
-    # The invalid rows hold ±inf: replace them before f, so that neither value nor gradient meets them.
-    gap = torch.where(valid, furthest, 0.0) - torch.where(valid, nearest, 0.0)
-    return (_f(margin + gap, soft_margin) * valid).mean()
+    # The matrix only says which rows are meant: their distances, 2n instead of n², are what has a gradient.
+    distance, same = _distances(rows.detach(), squared=False), _same(labels)
+    nearest, place = distance.masked_fill(same, torch.inf).min(1)
+    furthest, far_place = distance.masked_fill_(~same, -torch.inf).fill_diagonal_(-torch.inf).max(1)
+    valid = (furthest >= 0) & (nearest < torch.inf)
+    pull, push = (_length(rows - rows[other], squared) for other in (far_place, place))
+    return (_f(margin + pull - push, soft_margin) * valid).mean()
 
 
 def batch_mean_triplet(
@@ -76,12 +77,14 @@ def batch_mean_triplet(
     if len(rows) == 0:
         return _nothing(rows)
     distance = _distances(rows, squared)
-    positive, negative = (mask.to(distance.dtype) for mask in _pairs(labels))
+    # A row counts among its own positives here: its distance to itself is 0.
+    weight = _same(labels).to(distance.dtype)
     if true_mean:
-        weight = positive / positive.sum(1, keepdim=True).clamp(min=1)
-        weight = weight - negative / negative.sum(1, keepdim=True).clamp(min=1)
+        positives = weight.sum(1, keepdim=True)
+        negatives = len(rows) - positives
+        weight = weight / (positives - 1).clamp(min=1) - (1 - weight) / negatives.clamp(min=1)
     else:
-        weight = (positive - negative) / len(rows)
+        weight = weight.mul_(2).sub_(1).div_(len(rows))
     return _f(margin + (weight * distance).sum(1), soft_margin).mean()
 
 
@@ -91,16 +94,9 @@ def contrastive(logits: Tensor, labels: Tensor, *, temperature: float = 0.2, l2_
     s is the dot product: the cosine when rows are L2-normalised, the raw product otherwise.
     """
     rows = _ranking_rows(logits, labels, l2_normalize)
-    positive, negative = _pairs(labels)
     with torch.autocast(rows.device.type, enabled=False):
-        similarity = rows @ rows.T / temperature
-    # A finite stand-in for -inf: a row without negatives then has log-sum ≈ -1e37, its pairs cost 0, and
-    # no gradient is NaN.
-    nowhere = torch.finfo(similarity.dtype).min / 8
-    log_negatives = similarity.masked_fill(~negative, nowhere).logsumexp(1, keepdim=True)
-    # -ln(e^s / (e^s + Σ)) = softplus(ln Σ - s)
-    cost = F.softplus(log_negatives - similarity) * positive
-    return cost.sum() / positive.sum().clamp(min=1)
+        similarity = rows @ (rows / temperature).T
+    return _with_slope(similarity, *_mean_over_pairs(similarity.detach(), labels))
 
 
 def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -167,15 +163,18 @@ def l2_normalized(rows: Tensor) -> Tensor:
 
 def _distances(rows: Tensor, squared: bool) -> Tensor:
     """(n, n) Euclidean distances from differences, exact for near rows; the root's gradient at 0 is 0."""
-    distance = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
+    distance: Tensor = _Distances.apply(rows)  # type: ignore[no-untyped-call]
     return distance.square() if squared else distance
 
 
-def _pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(n, n) masks of positive pairs (same label, not the row itself) and negative pairs."""
-    same = labels[:, None] == labels[None, :]
-    itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-    return same & ~itself, ~same
+def _length(differences: Tensor, squared: bool) -> Tensor:
+    """The (squared) Euclidean length of each row; the root's gradient at 0 is 0."""
+    return differences.square().sum(1) if squared else torch.linalg.vector_norm(differences, dim=1)
+
+
+def _same(labels: Tensor) -> Tensor:
+    """(n, n) mask of the pairs with the same label, each row with itself among them."""
+    return labels[:, None] == labels[None, :]
 
 
 def _f(gap: Tensor, soft_margin: bool) -> Tensor:
@@ -188,38 +187,89 @@ def _nothing(rows: Tensor) -> Tensor:
     return (rows * 0).sum()
 
 
-class _MeanOverTriplets(torch.autograd.Function):
-    """Σ f(m + D_ap - D_an) / V over the triplets of a distance matrix, with dL/dD found on the way."""
+def _mean_over_pairs(similarity: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Eq. (7) for a matrix of similarities s/T, and its derivative by each of them."""
+    positive = _same(labels).to(similarity.dtype)
+    # A finite stand-in for -inf: a row without negatives then has ln Σ ≈ -1e37, its pairs cost 0, nothing is NaN.
+    negatives = similarity.add(positive, alpha=torch.finfo(similarity.dtype).min / 8)
+    positive.fill_diagonal_(0)
+    count = positive.sum().clamp(min=1)
+    share = negatives.softmax(1)  # e^(s_an/T) / Σ, at least 1/n where it is largest
+    log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if len(labels) else negatives
+    # -ln(e^s / (e^s + Σ)) = softplus(ln Σ - s), and its derivative by ln Σ is the logistic function.
+    gap = log_sum - similarity
+    cost = F.softplus(gap).mul_(positive).sum() / count
+    pull = gap.sigmoid_().mul_(positive).div_(count)
+    return cost, share.mul_(pull.sum(1, keepdim=True)).sub_(pull)
+
+
+def _mean_over_triplets(distance: Tensor, labels: Tensor, margin: float, soft_margin: bool) -> tuple[Tensor, Tensor]:
+    """Σ f(m + D_ap - D_an) / V over the triplets of a distance matrix, and its derivative by each distance."""
+    total, slope, count = distance.new_zeros(()), torch.zeros_like(distance), 0
+    # e^(m + D_ap - D_an) is a product of two factors, unless one of them is out of range.
+    factored = soft_margin and bool(distance.numel() and distance.max() + margin < 80)
+    for label in labels.unique():
+        inside, outside = (labels == label).nonzero().squeeze(1), (labels != label).nonzero().squeeze(1)
+        if len(inside) == 1 or len(outside) == 0:
+            continue
+        count += len(inside) * (len(inside) - 1) * len(outside)
+        # As many anchors at a time as keep the block of triplets within n² entries.
+        anchors_at_once = max(1, distance.numel() // (len(inside) * len(outside)))
+        for anchors in inside.split(anchors_at_once):
+            # (anchors, positives), -inf for the anchor itself; (anchors, negatives).
+            pull = (distance[anchors][:, inside] + margin).masked_fill_(inside == anchors[:, None], -torch.inf)
+            cost, triplet_slope = _triplets(pull, distance[anchors][:, outside], soft_margin, factored)
+            total += cost
+            slope[anchors[:, None], inside] = triplet_slope.sum(2)
+            slope[anchors[:, None], outside] = -triplet_slope.sum(1)
+    return total / max(count, 1), slope.div_(max(count, 1))
+
+
+def _triplets(pull: Tensor, push: Tensor, soft_margin: bool, factored: bool) -> tuple[Tensor, Tensor]:
+    """Σ f(pull_ap - push_an), and f' of each (anchor, positive, negative)."""
+    if factored:
+        # softplus(g) = ln(1 + e^g) and its derivative e^g / (1 + e^g), without an exponential for each triplet.
+        odds = pull.exp()[:, :, None] * push.neg().exp()[:, None, :]
+        cost = odds.log1p().sum()
+        return cost, odds.div_(odds + 1)
+    gap = pull[:, :, None] - push[:, None, :]
+    cost = _f(gap, soft_margin).sum()
+    # f' is the logistic function for softplus, the step function for the hinge.
+    return cost, gap.sigmoid_() if soft_margin else (gap > 0).to(pull.dtype)
+
+
+def _with_slope(matrix: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    """A function of a matrix by its value and its derivative, which was found on the way."""
+    result: Tensor = _WithSlope.apply(matrix, value, slope)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _WithSlope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return value.clone()
 
     @staticmethod
-    def forward(ctx: Any, distance: Tensor, labels: Tensor, margin: float, soft_margin: bool) -> Tensor:
-        total = distance.new_zeros(())
-        slope = torch.zeros_like(distance)
-        count = 0
-        for label in labels.unique():
-            inside = (labels == label).nonzero().squeeze(1)
-            outside = (labels != label).nonzero().squeeze(1)
-            others = len(inside) - 1
-            if others == 0 or len(outside) == 0:
-                continue
-            count += len(inside) * others * len(outside)
-            # As many anchors at a time as keep the block of triplets within n² entries.
-            anchors_at_once = max(1, distance.numel() // (len(inside) * len(outside)))
-            for anchors in inside.split(anchors_at_once):
-                pull = distance[anchors][:, inside]  # (anchors, positives and the anchor itself)
-                push = distance[anchors][:, outside]  # (anchors, negatives)
-                gap = margin + pull[:, :, None] - push[:, None, :]
-                itself = (inside[None, :] == anchors[:, None])[:, :, None]
-                gap = gap.masked_fill_(itself, -torch.inf)
-                total += _f(gap, soft_margin).sum()
-                # f' is the logistic function for softplus, the step function for the hinge.
-                gap = torch.sigmoid_(gap) if soft_margin else (gap > 0).to(distance.dtype)
-                slope[anchors[:, None], inside] = gap.sum(2)
-                slope[anchors[:, None], outside] = -gap.sum(1)
-        ctx.save_for_backward(slope / max(count, 1))
-        return total / max(count, 1)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
-        return slope * upstream[0], None, None, None
+        return slope * upstream[0], None, None
+
+
+class _Distances(torch.autograd.Function):
+    """`cdist` of rows with themselves: the matrix is symmetric, so one backward pass does for both sides."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        distance = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
+        ctx.save_for_backward(rows, distance)
+        return distance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> Tensor:
+        rows, distance = ctx.saved_tensors
+        both: Tensor = upstream[0] + upstream[0].T
+        gradient: Tensor = torch.ops.aten._cdist_backward(both, rows, rows, 2.0, distance)
+        return gradient

@@ -74,9 +74,15 @@ class Classifier(nn.Module):
         return Output(logits, logits if own.features is own.logits else gathered(own.features, len(images)))
 
     def _outputs(self, images: Tensor) -> Output:
-        normalised = (images.float() / 255 - self.mean) / self.std
-        result = self.backbone(normalised.contiguous(memory_format=torch.channels_last))
-        return Output(*result) if isinstance(result, tuple) else Output(result, result)
+        # Put in order while a value is one byte.
+        images = images.contiguous(memory_format=torch.channels_last)
+        result = self.backbone((images.float() / 255 - self.mean) / self.std)
+        return Output(*map(_full, result)) if isinstance(result, tuple) else Output(*[_full(result)] * 2)
+
+
+def _full(values: Tensor) -> Tensor:
+    """Outputs of a network that computes in half precision, in whole precision: probabilities and losses need it."""
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 class WideResNet(nn.Module):

@@ -3,7 +3,7 @@
 import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -61,6 +61,11 @@ class TrainSettings:
         0.999, "Decay of the moving average of the weights, which is what is evaluated.", interval="[0, 1)"
     )
     seed: int = option(0, "Decides labels, initial weights, batches and views; a fold is a seed.", interval="[0, inf)")
+    precision: Literal["float32", "bfloat16"] = option(
+        "float32",
+        "What the network computes in while it trains; losses are always computed in float32. bfloat16 pays where the "
+        "processor has it.",
+    )
     evaluate_every: int | None = option(
         None, "Steps between evaluations; by default an epoch, and at least 20 per run.", interval="[1, inf)"
     )

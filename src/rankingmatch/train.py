@@ -31,7 +31,8 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
         # Whatever the network itself draws (dropout) depends on (seed, step), too, and on whose rows they are.
         position = (state.step, rank()) if rank() else (state.step,)
         torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, *position))
-        losses: Losses = state.replica(whole_batch(batch), context)
+        with torch.autocast(state.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            losses: Losses = state.replica(whole_batch(batch), context)
         state.optimizer.zero_grad()
         losses.total.backward()
         state.optimizer.step()

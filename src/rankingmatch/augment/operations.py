@@ -9,6 +9,9 @@ from torch import Tensor
 
 from rankingmatch.augment import filters, geometry, tables
 
+Kind = Literal["table", "affine", "filter"]
+KINDS: tuple[Kind, ...] = ("table", "affine", "filter")
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -17,7 +20,7 @@ class Operation:
     Call it with (n, c, h, w) uint8 images and (n,) magnitudes on the CPU; every image has its own.
     """
 
-    kind: Literal["table", "affine", "filter"]
+    kind: Kind
     function: Callable[..., Tensor]
     low: float = 0.0
     high: float = 0.0
@@ -64,30 +67,28 @@ def apply_operations(
 ) -> Tensor:
     """Apply to image i the operation numbered `operation[i]` (n,) at the magnitude `unit[i]` (n,) in [0, 1).
 
-    Both are CPU tensors; the numbers are places in the table of operations. Rows are grouped, so that no operation
-    works on an image that did not draw it: all point operations share one look-up and all geometric ones share one
-    gather.
+    Both are CPU tensors; the numbers are places in the table of operations. Images are put in the order of their
+    operations and back again, so that an operation works on a stretch of neighbours and on no image that did not draw
+    it: all point operations share one look-up and all geometric ones share one gather.
     """
-    groups = {number: (operation == number).nonzero().squeeze(1) for number in operation.unique().tolist()}
     table = list(operations.values())
-    result = images.clone()
-    looked_up: list[tuple[Tensor, Tensor]] = []
-    moved: list[tuple[Tensor, Tensor]] = []
-    for number, rows in groups.items():
-        chosen = table[number]
-        magnitude = chosen.magnitude(unit[rows])
-        if chosen.kind == "table":
-            part = images[rows.to(images.device)]
-            looked_up.append((rows, chosen.function(part, magnitude)))
-        elif chosen.kind == "affine":
-            moved.append((rows, chosen.function(magnitude, *images.shape[2:])))
-        elif chosen.function is not identity:
-            place = rows.to(images.device)
-            result[place] = chosen(images[place], magnitude)
-    if looked_up:
-        rows = torch.cat([rows for rows, _ in looked_up]).to(images.device)
-        result[rows] = tables.look_up(images[rows], torch.cat([table for _, table in looked_up]))
-    if moved:
-        rows = torch.cat([rows for rows, _ in moved]).to(images.device)
-        result[rows] = geometry.affine(images[rows], torch.cat([matrix for _, matrix in moved]))
-    return result
+    places = sorted(range(len(table)), key=lambda place: KINDS.index(table[place].kind))
+    chosen = [table[place] for place in places]
+    rank = torch.tensor(places).argsort()[operation]
+    order, counts = rank.argsort(), rank.bincount(minlength=len(chosen)).tolist()
+    sorted_images = images.index_select(0, order.to(images.device))
+    pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
+    for one, part, part_unit in zip(chosen, sorted_images.split(counts), unit[order].split(counts), strict=True):
+        if len(part):
+            magnitude = one.magnitude(part_unit)
+            of_images = one.kind != "affine"
+            made = one.function(part, magnitude) if of_images else one.function(magnitude, *images.shape[2:])
+            pieces[one.kind].append(made)
+    results, done = [], 0
+    for kind, work in (("table", tables.look_up), ("affine", geometry.affine)):
+        if pieces[kind]:
+            values = torch.cat(pieces[kind])
+            results.append(work(sorted_images[done : done + len(values)], values))
+            done += len(values)
+    back = order.argsort().to(images.device)
+    return torch.cat([*results, *pieces["filter"]]).index_select(0, back) if len(images) else images

@@ -95,13 +95,14 @@ def cutout(images: Tensor, centre: Tensor, size: int | Tensor) -> Tensor:
     rows = _between(images.shape[2], start[:, 0], side)
     columns = _between(images.shape[3], start[:, 1], side)
     square = rows[:, None, :, None] & columns[:, None, None, :]
-    return images.masked_fill(square, MID_GREY)
+    # All bits of a pixel at once, which is far faster than asking for each pixel whether it is inside.
+    return (images & ~square).bitwise_or_(square & MID_GREY)
 
 
 def _between(length: int, start: Tensor, size: Tensor) -> Tensor:
-    """(n, length) mask of the positions start … start + size - 1, for (n,) starts and (n, 1) sizes."""
+    """(n, length) of 255 at the positions start … start + size - 1, else 0, for (n,) starts and (n, 1) sizes."""
     position = torch.arange(length, device=start.device) - start[:, None]
-    return (position >= 0) & (position < size)
+    return ((position >= 0) & (position < size)).byte() * 255
 
 
 def augmented(policy: Policy, images: Tensor, generator: torch.Generator) -> Tensor:

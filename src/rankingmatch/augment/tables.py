@@ -20,7 +20,8 @@ def gray(images: Tensor) -> Tensor:
         return images[:, 0].int()
     if channels == 3:
         red, green, blue = images.int().unbind(1)
-        return (red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16
+        weighted = red.mul_(19595).add_(green, alpha=38470).add_(blue, alpha=7471).add_(0x8000)
+        return weighted.bitwise_right_shift_(16)
     return (2 * images.sum(1, dtype=torch.int32) + channels) // (2 * channels)
 
 
@@ -29,9 +30,8 @@ def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
 
     `factor` is (n,) and applies along the first dimension.
     """
-    start = degenerate.float()
     factor = factor.float().to(images.device).view(-1, *[1] * (images.ndim - 1))
-    return (start + factor * (images.float() - start)).clamp(0, 255).byte()
+    return (images.float() - degenerate).mul_(factor).add_(degenerate).clamp_(0, 255).byte()
 
 
 def autocontrast(images: Tensor, _: Tensor) -> Tensor:
@@ -49,9 +49,9 @@ def autocontrast(images: Tensor, _: Tensor) -> Tensor:
 def equalize(images: Tensor, _: Tensor) -> Tensor:
     """Map each channel so that its values are spread evenly."""
     n, c = images.shape[:2]
-    histogram = torch.zeros(n, c, 256, dtype=torch.long, device=images.device)
     pixels = images.flatten(2).long()
-    histogram.scatter_add_(2, pixels, torch.ones_like(pixels))
+    channel = torch.arange(n * c, device=images.device).view(n, c, 1)
+    histogram = (pixels + 256 * channel).flatten().bincount(minlength=n * c * 256).view(n, c, 256)
     last = histogram.gather(2, pixels.amax(2, keepdim=True))  # how many pixels have the lightest value
     step = (histogram.sum(2, keepdim=True) - last) // 255
     below = histogram.cumsum(2) - histogram

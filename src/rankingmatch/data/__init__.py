@@ -3,7 +3,7 @@
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.decode import decoded
 from rankingmatch.data.folder import images_below, labeled_files, printable, some
-from rankingmatch.data.sampler import rows_of_step
+from rankingmatch.data.sampler import places_of_step, rows_of_step
 from rankingmatch.data.sources import is_benchmark, source, title, whole_paths
 from rankingmatch.data.split import (
     UNLABELED,
@@ -33,6 +33,7 @@ __all__ = [
     "is_benchmark",
     "labeled_files",
     "make_split",
+    "places_of_step",
     "printable",
     "rows_of_step",
     "rows_to_json",

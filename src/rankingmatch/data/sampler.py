@@ -8,18 +8,24 @@ from rankingmatch.randomness import Purpose, numpy_generator
 
 
 def rows_of_step(pool: np.ndarray, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
-    """`count` rows of the pool for a step.
+    """`count` rows of the pool for a step."""
+    rows: np.ndarray = pool[places_of_step(len(pool), count, seed, purpose, step)]
+    return rows
+
+
+def places_of_step(size: int, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
+    """`count` places in a pool of this size for a step.
 
     The steps together read an endless row of shuffled copies of the pool, so that each row comes once before
     any comes again, also where the pool is smaller than a batch.
     """
     position = np.arange(step * count, (step + 1) * count)
-    epoch, place = np.divmod(position, len(pool))
+    epoch, place = np.divmod(position, size)
     chosen = np.empty(count, dtype=np.int64)
     for number in np.unique(epoch):
         here = epoch == number
-        chosen[here] = _order(len(pool), seed, purpose, int(number))[place[here]]
-    return pool[chosen]
+        chosen[here] = _order(size, seed, purpose, int(number))[place[here]]
+    return chosen
 
 
 @lru_cache(maxsize=8)

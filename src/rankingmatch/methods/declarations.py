@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rankingmatch.errors import ConfigError
 from rankingmatch.options import option
 
 
@@ -53,6 +54,22 @@ def weak_pass(default: str = "joint") -> Any:
         "How weak views go through the network: in one joint pass with the others, as FixMatch's lineage does; or on "
         "their own without a graph, normalised by BatchNorm's running statistics or by their own batch.",
     )
+
+
+def skip_unsure() -> Any:
+    """Whether strong views that nothing is learned from go through the network."""
+    return option(
+        False,
+        "Leave strong views out of the network where the pseudo-label is below τ: faster while few are confident, but "
+        "BatchNorm then sees the confident ones only. With --weak-pass running or batch.",
+    )
+
+
+def threshold_of_skipping(skip_unsure: bool, weak_pass: str, threshold: float) -> float | None:
+    """The confidence below which strong views are left out; ConfigError if they are in the weak views' pass."""
+    if skip_unsure and weak_pass == "joint":
+        raise ConfigError("--skip-unsure needs the weak views' pass before the strong ones': add --weak-pass running")
+    return threshold if skip_unsure else None
 
 
 def statistics_decay(default: float = 0.999) -> Any:

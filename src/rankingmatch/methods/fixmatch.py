@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods import declarations
 from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
 from rankingmatch.methods.targets import pseudo_label
 
 
@@ -19,11 +19,17 @@ class FixMatch(Method):
     threshold: float = declarations.threshold()
     unlabeled_weight: float = declarations.unlabeled_weight()
     weak_pass: WeakPass = declarations.weak_pass()
+    skip_unsure: bool = declarations.skip_unsure()
+
+    def prepare(self, task: Task) -> None:
+        """Refuse to skip views of the joint pass."""
+        declarations.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s^CE + λ_u L_u^CE."""
         (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass)
+        skip_below = declarations.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass, skip_below)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
         unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)

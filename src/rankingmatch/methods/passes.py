@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Classifier, Output
 
 WeakPass = Literal["joint", "running", "batch"]
@@ -20,16 +21,31 @@ class ViewOutputs(NamedTuple):
     strong: Output
 
 
-def view_outputs(model: nn.Module, labeled: Tensor, weak: Tensor, strong: Tensor, weak_pass: WeakPass) -> ViewOutputs:
+def view_outputs(
+    model: nn.Module,
+    labeled: Tensor,
+    weak: Tensor,
+    strong: Tensor,
+    weak_pass: WeakPass,
+    skip_below: float | None = None,
+) -> ViewOutputs:
     """Outputs for labeled, weak and strong views.
 
     In a joint pass all views share BatchNorm's statistics of the batch and a graph that the weak ones do not need.
     On their own the weak views have no graph, which saves their backward pass and their part of the memory; they are
     normalised by their own batch, or, in evaluation mode, by the running statistics.
+    With `skip_below` a strong view whose weak view is less sure than that is left out, and its outputs are 0.
     """
-    views = [labeled, strong] if weak_pass != "joint" else [labeled, strong, weak]
     if weak_pass != "joint":
         weak_logits = _without_graph(model, weak, evaluating=weak_pass == "running")
+    if skip_below is not None:
+        sure = pseudo_label(weak_logits, skip_below).confident.nonzero().squeeze(1)
+        few = model(torch.cat([labeled, strong[sure]]))
+        kept = (
+            value.new_zeros(len(strong), value.shape[1]).index_copy(0, sure, value[len(labeled) :]) for value in few
+        )
+        return ViewOutputs(Output(*(value[: len(labeled)] for value in few)), weak_logits, Output(*kept))
+    views = [labeled, strong] if weak_pass != "joint" else [labeled, strong, weak]
     output = model(torch.cat(views))
     sizes = [len(view) for view in views]
     logits, features = output.logits.split(sizes), output.features.split(sizes)

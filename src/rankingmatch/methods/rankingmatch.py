@@ -58,16 +58,21 @@ class RankingMatch(Method):
     )
     rank_all: bool = option(False, "Rank all unlabeled rows rather than the confident ones only.")
     weak_pass: WeakPass = declarations.weak_pass()
+    skip_unsure: bool = declarations.skip_unsure()
 
     def prepare(self, task: Task) -> None:
-        """Refuse to rank features that a network does not give."""
+        """Refuse to rank features that a network does not give, or rows that do not go through it."""
+        declarations.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        if self.skip_unsure and self.rank_all:
+            raise ConfigError("--rank-all ranks the rows that --skip-unsure leaves out; give one of them")
         if self.rank_on == "features" and task.features == 0:
             raise ConfigError("--rank-on features: this network returns logits only; let it return (logits, features)")
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
         (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass)
+        skip_below = declarations.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass, skip_below)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
         unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)

@@ -1,0 +1,105 @@
+"""How cost grows: with the rows that are ranked, with the classes, with the images in the pool, with the side of an
+image, and with threads. Writes a figure; `make growth` puts it beside the page that shows it.
+
+    python benchmarks/growth.py docs/growth.svg
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+
+from augmentation import POLICY, our_pair, photographs_of
+from measuring import Work, in_turns, wall_seconds
+from ranking import forward_and_backward, logits_and_labels
+from rankingmatch.data import rows_of_step
+from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
+from rankingmatch.randomness import Purpose
+from steps import Pass, take_passes, wide_case
+
+LOSSES = (batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive)
+Points = dict[str, list[float]]
+
+
+def least(works: dict[str, Work], rounds: int = 7, clock: Callable[[Work], float] | None = None) -> dict[str, float]:
+    """The least milliseconds of each: of a size it is the one that others have disturbed least."""
+    times = in_turns(works, rounds, clock) if clock else in_turns(works, rounds)
+    return {name: 1000 * min(values) for name, values in times.items()}
+
+
+def over(sizes: list[int], works: Callable[[int], dict[str, Work]], rounds: int = 7) -> Points:
+    """Milliseconds of each work at each size."""
+    points: Points = {}
+    for size in sizes:
+        for name, value in least(works(size), rounds).items():
+            points.setdefault(name, []).append(value)
+    return points
+
+
+def ranking_works(n: int, classes: int) -> dict[str, Work]:
+    """Each loss, forward and backward."""
+    logits, labels = logits_and_labels(n, classes)
+    return {loss.__name__: partial(forward_and_backward, loss, logits, labels) for loss in LOSSES}
+
+
+def pool_works(size: int) -> dict[str, Work]:
+    """The rows of a step from a pool of this size, whose order is known already, and the order anew."""
+    pool, step = np.arange(size), iter(range(10**9))
+
+    def rows() -> None:
+        rows_of_step(pool, 448, 0, Purpose.UNLABELED_ROWS, next(step) % max(1, size // 448))
+
+    def order() -> None:
+        np.random.default_rng(0).permutation(size)
+
+    return {"rows of a step": rows, "order of an epoch": order}
+
+
+def view_works(side: int) -> dict[str, Work]:
+    """Weak and strong views of 64 images."""
+    return {"64 pairs of views": partial(our_pair, photographs_of(64, side), POLICY, torch.Generator().manual_seed(0))}
+
+
+def over_threads(threads: list[int]) -> Points:
+    """A pass of wrn-28-2 with its backward: seconds on the wall."""
+    case = wide_case(batch_size=4)
+    work = partial(take_passes, case.state.model, [Pass(60, True, False, True)], case.images)
+    points: Points = {"60 images, wrn-28-2": []}
+    for count in threads:
+        torch.set_num_threads(count)
+        points["60 images, wrn-28-2"].append(least({"": work}, 3, wall_seconds)[""])
+    torch.set_num_threads(1)
+    return points
+
+
+def main() -> None:
+    """Measure and draw."""
+    torch.set_num_threads(1)
+    mpl.rcParams.update({"svg.hashsalt": "rankingmatch", "font.size": 8})
+    rows, classes = [56, 112, 224, 448, 896], [2, 10, 50, 200]
+    pools, sides, threads = [10**3, 10**4, 10**5, 10**6, 10**7], [16, 32, 64, 96], [1, 2]
+    panels = [
+        ("rows ranked, 10 classes", rows, over(rows, partial(ranking_works, classes=10), 5)),
+        ("classes, 448 rows", classes, over(classes, partial(ranking_works, 448), 5)),
+        ("images in the pool", pools, over(pools, pool_works, 3)),
+        ("side of an image", sides, over(sides, view_works)),
+        ("threads", threads, over_threads(threads)),
+    ]
+    figure, axes = plt.subplots(1, len(panels), figsize=(15, 3.2), layout="constrained")
+    for axis, (title, sizes, points) in zip(axes, panels, strict=True):
+        for name, values in points.items():
+            axis.loglog(sizes, values, marker="o", markersize=3, label=name)
+            print(title, name, *(f"{size}: {value:.3g} ms" for size, value in zip(sizes, values, strict=True)))
+        axis.set(xlabel=title, ylabel="ms" if axis is axes[0] else "")
+        axis.legend(fontsize=6)
+        axis.grid(alpha=0.3)
+    figure.savefig(Path(sys.argv[1]), metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

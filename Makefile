@@ -6,7 +6,7 @@ PEERS := .venv/.peers
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test fuzz crash lint format results bench performance figure clean
+.PHONY: demo test fuzz crash lint format docs package results bench performance figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
@@ -30,6 +30,18 @@ format: $(READY)  ## put the code into its usual form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)  ## the site of the docs, into site/; a broken link or a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+	@echo "site/index.html"
+
+package: $(READY)  ## wheel and sdist, into dist/; the wheel is installed alone into an empty environment and trains there
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv dist/empty
+	dist/empty/bin/python -m pip install --quiet dist/*.whl
+	cd dist && empty/bin/rankingmatch --version && empty/bin/rankingmatch train digits --steps 100 --out empty/run
+	rm -rf dist/empty
+
 results: $(READY)  ## the tables of docs/results.md and docs/laptop.md, measured anew: hours, resumable; see docs/reproduce.md for the data
 	$(BIN)/rankingmatch bench digits --out runs/results --markdown docs/results.md
 	$(BIN)/rankingmatch bench laptop --folds 1 --out runs/results --markdown docs/laptop.md
@@ -45,7 +57,7 @@ figure: demo  ## the picture of the README, from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
 
 clean:  ## remove the environment and caches; runs/ is yours to keep
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankingmatch needs Python 3.11 or newer; set PYTHON=/path/to/python")'

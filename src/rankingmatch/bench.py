@@ -167,7 +167,7 @@ class Files:
             if path is not None and not path.parent.is_dir():
                 raise ConfigError(f"--{name} {path}: there is no directory {path.parent}")
         if self.figures is not None:
-            from rankingmatch.curves import require_plotting
+            from rankingmatch.report.figures import require_plotting
 
             require_plotting()
 

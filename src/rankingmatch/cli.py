@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from rankingmatch import __version__
 from rankingmatch.errors import ConfigError, DivergedError, Interrupted, RankingMatchError, unknown_name
@@ -20,6 +21,7 @@ from rankingmatch.errors import ConfigError, DivergedError, Interrupted, Ranking
 if TYPE_CHECKING:
     from rankingmatch.cluster import Resources
     from rankingmatch.config import Config
+    from rankingmatch.job import Job
     from rankingmatch.run import Run
 
 INTERRUPTED = 130
@@ -69,12 +71,29 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
+def _complete_data(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from rankingmatch.data import BENCHMARKS
+
+    return [CompletionItem(begun, type="dir"), *(CompletionItem(name) for name in BENCHMARKS if name.startswith(begun))]
+
+
+def _complete_method(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from rankingmatch.methods import METHODS
+
+    return [CompletionItem(name) for name in METHODS if name.startswith(begun)]
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable lines.")
 
 
 @cli.command()
-@click.argument("data", required=False)
-@click.option("--method", metavar="NAME", help="See `rankingmatch methods`; or package.module:Class. [rankingmatch-bm]")
+@click.argument("data", required=False, shell_complete=_complete_data)
+@click.option(
+    "--method",
+    metavar="NAME",
+    shell_complete=_complete_method,
+    help="See `rankingmatch methods`; or package.module:Class. [rankingmatch-bm]",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -123,10 +142,23 @@ def _carry_out(run: "Run", config: "Config", reporting: bool, as_json: bool, qui
         introduce(config)
     display = display_for(json_lines=as_json, quiet=quiet)
     try:
-        follow(begin(run, config), display, f"rankingmatch train --resume --out {run.path}")
+        job = begin(run, config)
+        if not (as_json or quiet):
+            _announce_time(job)
+        follow(job, display, f"rankingmatch train --resume --out {run.path}")
     finally:
         if reporting and run.result() is not None:
             _report_on(run)
+
+
+def _announce_time(job: "Job") -> None:
+    """Say beforehand how long a new run will take."""
+    from rankingmatch.estimate import estimate_run
+    from rankingmatch.progress import duration
+
+    seconds = None if job.state.step else estimate_run(job.config)
+    if seconds is not None:
+        click.echo(f"time: about {duration(seconds)} here, by a few steps on noise", err=True)
 
 
 def _locate(
@@ -228,6 +260,7 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
 @click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
 @click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
 @json_option
+@click.option("--quiet", is_flag=True, help="Show no progress and no summary.")
 def predict(
     run: Path,
     images: tuple[str, ...],
@@ -239,12 +272,14 @@ def predict(
     best: bool,
     device: str | None,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Say what IMAGES show: a CSV table of file, label and confidence.
 
     IMAGES are files and folders; - reads names from standard input. Files that are no images are left out and listed.
     """
     from rankingmatch import predict as words
+    from rankingmatch.display import watched
     from rankingmatch.run import Run
 
     if link and sort_into is None:
@@ -260,10 +295,13 @@ def predict(
         writers = [write(table, card.classes, probabilities=probabilities)]
         if sort_into is not None:
             writers.append(stack.enter_context(words.sorting_into(sort_into, card.classes, link=link)))
-        count, bad = words.write_predictions(words.predictions(model, card, files, place), writers)
-    if out is not None and not as_json:
+        predicted = words.predictions(model, card, files, place)
+        if not quiet and (out is not None or not sys.stdout.isatty()):  # a bar between the rows would spoil them
+            predicted = watched(predicted, lambda: None if "-" in images else sum(1 for _ in words.image_files(images)))
+        count, bad = words.write_predictions(predicted, writers)
+    if out is not None and not as_json and not quiet:
         click.echo(f"{count:,} images → {out}{'' if sort_into is None else f' and {sort_into}'}", err=True)
-    if bad:
+    if bad and not quiet:
         click.echo(f"{len(bad):,} files are left out: {words.skipped_words(bad)}", err=True)
 
 

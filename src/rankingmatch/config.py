@@ -35,6 +35,7 @@ class ExecutionSettings:
     )
     compile: bool = option(False, "Let torch.compile translate the network; needs a C++ compiler, or a GPU.")
     measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
+    licence: str | None = option(None, "Under which licence the model may be used, for its card, such as CC-BY-4.0.")
     tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")
 
     def data_path(self) -> Path | None:

@@ -1,11 +1,9 @@
 """Curves of what training costs, as in the paper's Appendix F."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 
-from rankingmatch.errors import ConfigError
 from rankingmatch.recipe import MEMORY, SECONDS
 
 UNITS = {
@@ -14,12 +12,6 @@ UNITS = {
     (MEMORY, "epoch"): "peak memory (MB)",
     (MEMORY, "batch"): "peak memory (MB)",
 }
-
-
-def require_plotting() -> None:
-    """Say how to get matplotlib if it is not there."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("--figures needs matplotlib: pip install 'rankingmatch[figures]'")
 
 
 def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], per: str, place: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,7 @@ from rankingmatch.data import BENCHMARKS, some
 from rankingmatch.distributed import count
 from rankingmatch.errors import Interrupted, RunError
 from rankingmatch.job import Job, work
+from rankingmatch.predict import Predicted
 from rankingmatch.records import Metrics, Record
 from rankingmatch.run import Result, Run, flat
 
@@ -138,6 +139,27 @@ class Live:
             self._live.stop()
 
 
+def watched(predicted: Iterable[Predicted], count: Callable[[], int | None]) -> Iterator[Predicted]:
+    """Predictions as they pass, behind a bar on standard error if that is a terminal; how many there will be is asked
+    only then.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield from predicted
+        return
+    columns = (
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("images,"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, TextColumn("left"), console=console, transient=True) as bar:
+        task = bar.add_task("", total=count())
+        for some_files in predicted:
+            yield some_files
+            bar.advance(task, len(some_files.files) + len(some_files.bad))
+
+
 @contextmanager
 def signals_noted() -> Iterator[Callable[[], bool]]:
     """SIGINT and SIGTERM only leave a note; the function that is given says whether one has come."""
@@ -235,7 +257,12 @@ def result_lines(result: Result, run: Run) -> str:
     skipped = run.skipped()
     words = some([f"{file} {reason}" for file, reason in skipped])
     left_out = f"files left out: {words}; all of them are in {run.path / 'split.json'}\n" if skipped else ""
-    page = f"page:  {run.report_path}\n" if run.report_path.exists() else ""
+    page = f"page:  {run.report_path}, to be opened in a browser\n" if run.report_path.exists() else ""
+    next_steps = [
+        *([] if result.test_error is None else [f"evaluate {run.path}    # error by class, what is taken for what"]),
+        f"predict {run.path} IMAGES --out predictions.csv",
+        f"export {run.path} model.onnx",
+    ]
     errors = [
         f"{name} error {error:.2f} %"
         for name, error in (("test", result.test_error), ("validation", result.val_error))
@@ -246,5 +273,5 @@ def result_lines(result: Result, run: Run) -> str:
         f"{result.steps:,} steps in {minutes}:{seconds:02d}\n"
         f"model: {run.model_path}\n"
         f"{page}{left_out}"
-        f"next:  rankingmatch {f'predict {run.path} IMAGES' if result.test_error is None else f'evaluate {run.path}'}"
+        "next:  " + "\n       ".join(f"rankingmatch {step}" for step in next_steps)
     )

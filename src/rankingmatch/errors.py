@@ -52,7 +52,13 @@ def expect(condition: bool, what: str) -> None:
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:
     """The error for a name that is not in a table, with the nearest ones that are."""
     names = list(known)
-    begins = [candidate for candidate in names if name and candidate.startswith(name)]
-    near = begins or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(names))}"
+    likeness = {candidate: _likeness(name, candidate) for candidate in names}
+    near = [candidate for candidate in names if likeness[candidate] >= max([0.5, *likeness.values()])][:3]
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(sorted(names))}"
     return ConfigError(f"unknown {kind} '{name}'; {remedy}{hint}")
+
+
+def _likeness(name: str, candidate: str) -> float:
+    """How alike two names are, from 0 to 1; the beginning of a longer name is as good as the whole of it."""
+    whole = difflib.SequenceMatcher(None, name, candidate).ratio()
+    return max(whole, difflib.SequenceMatcher(None, name, candidate[: len(name) + 1]).ratio())

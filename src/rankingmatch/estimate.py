@@ -1,4 +1,4 @@
-"""What a grid will cost, from a step measured here on images of the right shape: no data are needed."""
+"""What a run or a grid will cost, from a step measured here on images of the right shape: no data are needed."""
 
 import time
 from dataclasses import dataclass, replace
@@ -9,6 +9,8 @@ import torch
 
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
+from rankingmatch.distributed import count
+from rankingmatch.errors import DivergedError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import outputs
 from rankingmatch.progress import duration
@@ -19,6 +21,7 @@ from rankingmatch.train import train
 ENOUGH_SECONDS = 2.0  # of measuring
 MOST_STEPS = 6
 EVALUATED_AT_ONCE = 512
+SHORT_RUN = 100  # steps: a shorter run is over before it is estimated
 SLOW_STEP = 10.0  # seconds: such a step is not measured whole, but from a sixteenth of its batch
 
 
@@ -63,10 +66,28 @@ def estimate_grid(grid: list[Cell]) -> list[Estimate]:
         if kind not in measured:
             measured[kind] = measure(config)
         step, evaluation = measured[kind]
-        settings = config.training
-        evaluations = -(-settings.last_step // settings.evaluation_interval)
-        estimates.append(Estimate(row, column, len(alike), settings.last_step, step, evaluation * evaluations))
+        estimates.append(_estimate(config, row, column, len(alike), step, evaluation))
     return estimates
+
+
+def estimate_run(config: Config) -> float | None:
+    """The seconds that training will take here, without reading the images.
+
+    None where that is not worth measuring, or cannot be measured beforehand: a short run, one of several processes,
+    a model that does not fit into memory or diverges at once.
+    """
+    if config.training.last_step < SHORT_RUN or count() > 1:
+        return None
+    try:
+        return _estimate(config, "", "", 1, *measure(config)).seconds
+    except (torch.OutOfMemoryError, DivergedError):
+        return None
+
+
+def _estimate(config: Config, row: str, column: str, runs: int, step: float, evaluation: float) -> Estimate:
+    settings = config.training
+    evaluations = -(-settings.last_step // settings.evaluation_interval)
+    return Estimate(row, column, runs, settings.last_step, step, evaluation * evaluations)
 
 
 def measure(config: Config) -> tuple[float, float]:

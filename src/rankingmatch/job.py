@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from filelock import FileLock
 
+from rankingmatch.atomic import write_atomically
 from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model, share_state
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, Split, make_split, rows_to_json
@@ -17,6 +18,7 @@ from rankingmatch.errors import DivergedError
 from rankingmatch.events import Events, require_tensorboard
 from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
+from rankingmatch.model_card import model_card
 from rankingmatch.records import Record
 from rankingmatch.run import Result, Run
 from rankingmatch.state import State, initial_state
@@ -218,4 +220,6 @@ def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
                 best_val_error=line["val_error"],
                 best_test_error=line["test_error"],
             )
+    if diverged is None:
+        write_atomically(job.run.card_path, model_card(job.config, job.split, result).encode())
     job.run.finish(result)

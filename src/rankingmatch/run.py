@@ -65,6 +65,11 @@ class Run:
         return self.path / "report.html"
 
     @property
+    def card_path(self) -> Path:
+        """What to know before using the model, for people."""
+        return self.path / "MODEL_CARD.md"
+
+    @property
     def events(self) -> Path:
         """Where TensorBoard finds the run."""
         return self.path / "tensorboard"

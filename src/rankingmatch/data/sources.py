@@ -47,7 +47,7 @@ def title(name: str) -> str:
     if name in BENCHMARKS:
         return BENCHMARKS[name].title
     if not Path(name).is_dir():
-        raise unknown_name("dataset", name, BENCHMARKS, "; and there is no such folder")
+        raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")
     return Path(name).resolve().name
 
 

@@ -1,0 +1,59 @@
+"""Scikit-learn's own semi-supervised classifiers on the digits, with the very labels and test images of our runs.
+
+    python benchmarks/scikit_learn.py
+
+Their settings are the best of a few on the validation images of these folds.
+"""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+from sklearn.svm import SVC
+
+from rankingmatch.config import resolve
+from rankingmatch.data import Split
+from rankingmatch.job import load_split
+
+CHOICES: dict[str, list[ClassifierMixin]] = {
+    "SelfTrainingClassifier of an SVC": [
+        SelfTrainingClassifier(CalibratedClassifierCV(SVC(gamma=gamma), cv=2, ensemble=False), threshold=threshold)
+        for gamma in (0.3, 1, 3)
+        for threshold in (0.6, 0.75, 0.9)
+    ],
+    "LabelSpreading": [
+        *(LabelSpreading("knn", n_neighbors=neighbours) for neighbours in (3, 5, 7, 10)),
+        *(LabelSpreading("rbf", gamma=gamma) for gamma in (3, 10, 30)),
+    ],
+}
+FOLDS = 5
+
+
+def rows(images: np.ndarray) -> np.ndarray:
+    """Images as rows of numbers, of length about one."""
+    return np.asarray(images.reshape(len(images), -1) / (255 * np.sqrt(images[0].size) / 2))
+
+
+def errors(classifier: ClassifierMixin, split: Split) -> tuple[float, float]:
+    """Validation and test error in percent."""
+    seen = np.concatenate([split.labeled_rows, split.unlabeled_rows])
+    classifier.fit(rows(split.images[seen]), split.labels[seen])
+    assert split.validation is not None
+    assert split.test is not None
+    judged = [split.validation, split.test]
+    validation, test = (100 * float(np.mean(classifier.predict(rows(one.images)) != one.labels)) for one in judged)
+    return validation, test
+
+
+def main() -> None:
+    """Print the errors over all folds."""
+    splits = [load_split(resolve("digits", "supervised", {"seed": seed})) for seed in range(FOLDS)]
+    for name, choices in CHOICES.items():
+        figures = [np.array([errors(choice, split) for split in splits]) for choice in choices]
+        _, test = min(figures, key=lambda of_folds: of_folds[:, 0].mean()).T
+        folds = ", ".join(f"{error:.2f}" for error in test)
+        print(f"{name}: test error {test.mean():.2f} ± {test.std(ddof=1):.2f} % ({folds})")
+
+
+if __name__ == "__main__":
+    main()

@@ -72,11 +72,13 @@ def kornia_operations() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
 
     def moved(images: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         zeros = torch.zeros(len(images))
-        return geometry.translate(images, torch.stack([x + zeros, y + zeros], 1), mode="nearest")
+        result: Tensor = geometry.translate(images, torch.stack([x + zeros, y + zeros], 1), mode="nearest")
+        return result
 
     def sheared(images: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         zeros = torch.zeros(len(images))
-        return geometry.shear(images, torch.stack([x + zeros, y + zeros], 1), mode="nearest")
+        result: Tensor = geometry.shear(images, torch.stack([x + zeros, y + zeros], 1), mode="nearest")
+        return result
 
     return {
         "identity": lambda images, _: images,

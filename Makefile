@@ -42,9 +42,8 @@ package: $(READY)  ## wheel and sdist, into dist/; the wheel is installed alone 
 	cd dist && empty/bin/rankingmatch --version && empty/bin/rankingmatch train digits --steps 100 --out empty/run
 	rm -rf dist/empty
 
-results: $(READY)  ## the tables of docs/results.md and docs/laptop.md, measured anew: hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench digits --out runs/results --markdown docs/results.md
-	$(BIN)/rankingmatch bench laptop --folds 1 --out runs/results --markdown docs/laptop.md
+results: $(READY)  ## the tables of docs/results.md, measured anew: hours, resumable; see docs/reproduce.md for the data
+	$(BIN)/rankingmatch bench digits laptop --out runs/results --markdown docs/results.md
 
 bench: $(PEERS)  ## speed and memory beside other code and beside the bare network: one table, some minutes
 	$(BIN)/python benchmarks/table.py

@@ -79,3 +79,10 @@ def test_where_a_run_is_carried_out_does_not_change_what_it_learns() -> None:
     here, there = resolve("digits", "supervised", {}), resolve("digits", "supervised", {"threads": 2})
     assert here.learns_as(there)
     assert not here.learns_as(resolve("digits", "supervised", {"seed": 1}))
+
+
+def test_a_hyper_parameter_younger_than_the_file_has_its_default() -> None:
+    config = resolve("digits", "fixmatch-ra", {"threshold": 0.9})
+    saved = config.to_json()
+    del saved["hyperparameters"]["skip_unsure"]
+    assert Config.from_json(saved) == config

@@ -91,9 +91,11 @@ class Config:
         try:
             sections = {name: settings(**values[name]) for name, settings in SECTIONS.items()}
             names = {name: values[name] for name in ("dataset", "method")}
-            config = cls(**names, hyperparameters=dict(values["hyperparameters"]), **sections)
             if not all(isinstance(name, str) for name in names.values()):
                 raise TypeError("dataset and method are names")
+            # An option that is younger than the file has its default, as in the sections.
+            hyperparameters = {**_defaults(names["method"]), **values["hyperparameters"]}
+            config = cls(**names, hyperparameters=hyperparameters, **sections)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"it is no configuration of this version: {error}") from error
         config.check()
@@ -134,7 +136,7 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
         names = [option.name for option in options_of(settings)]
         sections[name] = settings(**{key: values.pop(key) for key in names if key in values})
         validate(sections[name])
-    defaults = {option.name: option.default for option in hyperparameters_of(method)}
+    defaults = _defaults(method)
     clashes = sorted(set(defaults) & room_option_names())
     if clashes:
         raise ConfigError(
@@ -145,6 +147,10 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
             raise unknown_name("setting", name, all_option_names())
     make_method(method, values)
     return Config(dataset, method, {**defaults, **values}, **sections)
+
+
+def _defaults(method: str) -> dict[str, Any]:
+    return {option.name: option.default for option in hyperparameters_of(method)}
 
 
 def repeat_command(config: Config) -> str:

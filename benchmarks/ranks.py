@@ -5,7 +5,7 @@ that does not count. The medians are compared. Wall time counts, and needs as ma
 which other work disturbs less, says how well the work is divided, but nothing of waiting.
 
     python benchmarks/ranks.py                    # wrn-28-2 on 32×32×3, rankingmatch-bm, 1 against 2 processes
-    python benchmarks/ranks.py --rounds 5 --steps 4 --batch-size 64
+    python benchmarks/ranks.py --rounds 7 --steps 4 --batch-size 16
 """
 
 import argparse
@@ -52,9 +52,9 @@ def main() -> None:
     parser.add_argument("--method", default="rankingmatch-bm")
     parser.add_argument("--network", default="wrn-28-2")
     parser.add_argument("--side", type=int, default=32)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

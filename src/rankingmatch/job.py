@@ -130,26 +130,12 @@ def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
 
 
 def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
-    run, config, split, state = job.run, job.config, job.split, job.state
-    height, width, channels = split.images.shape[1:]
-    card = ModelCard(config.network.network, split.classes, channels, height, width)
+    run, config, state = job.run, job.config, job.state
     saved = time.monotonic()
-    measuring, costs = config.execution.measure_steps, Costs()
-    events = Events(run.events, state.step) if config.execution.tensorboard else None
+    diary = _Diary(job)
     try:
-        reset_peak_memory(state.device)
-        for record in train(state, split, config.training):
-            memory = peak_memory(state.device) if measuring or record.evaluation else 0
-            costs.add(record.step_seconds, memory)
-            if measuring:
-                run.append_step(record.step, record.step_seconds, memory)
-            if events:
-                events.add(record)
-            if record.evaluation:
-                run.append(record, costs.seconds / costs.steps, costs.memory)
-                costs = Costs()
-                if record.evaluation.best:
-                    save_model(run.best_path, state.ema, card)
+        for record in train(state, job.split, config.training):
+            diary.enter(record)
             job.stopped, due = any_of(stopped(), _checkpoint_is_due(config, state, saved))
             if job.stopped or due:
                 state.raise_if_diverged()
@@ -158,10 +144,9 @@ def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
             yield record
             if job.stopped:
                 return
-            if measuring or record.evaluation:
-                reset_peak_memory(state.device)
+            diary.turn_page(record)
         save_checkpoint(run.checkpoints, state)
-        save_model(run.model_path, state.ema, card)
+        save_model(run.model_path, state.ema, _card(job))
         _write_result(job)
     except GeneratorExit:  # the caller broke off, for whatever reason: keep what there is
         state.raise_if_diverged()
@@ -173,10 +158,49 @@ def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     except OSError as error:
         raise run.cannot_be_written(error) from error
     finally:
-        if events:
-            events.close()
+        diary.close()
         assert job.lock is not None
         job.lock.release()
+
+
+class _Diary:
+    """What a run writes down as it goes on: its history, measured steps, events, and the model best on validation."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.costs = Costs()
+        self.events = Events(job.run.events, job.state.step) if job.config.execution.tensorboard else None
+        reset_peak_memory(job.state.device)
+
+    def enter(self, record: Record) -> None:
+        """Write down a step."""
+        run, state, measuring = self.job.run, self.job.state, self.job.config.execution.measure_steps
+        memory = peak_memory(state.device) if measuring or record.evaluation else 0
+        self.costs.add(record.step_seconds, memory)
+        if measuring:
+            run.append_step(record.step, record.step_seconds, memory)
+        if self.events:
+            self.events.add(record)
+        if record.evaluation:
+            run.append(record, self.costs.seconds / self.costs.steps, self.costs.memory)
+            self.costs = Costs()
+            if record.evaluation.best:
+                save_model(run.best_path, state.ema, _card(self.job))
+
+    def turn_page(self, record: Record) -> None:
+        """From here on, memory counts for what comes next."""
+        if self.job.config.execution.measure_steps or record.evaluation:
+            reset_peak_memory(self.job.state.device)
+
+    def close(self) -> None:
+        """Let go of the event file."""
+        if self.events:
+            self.events.close()
+
+
+def _card(job: Job) -> ModelCard:
+    height, width, channels = job.split.images.shape[1:]
+    return ModelCard(job.config.network.network, job.split.classes, channels, height, width)
 
 
 def _train_along(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:

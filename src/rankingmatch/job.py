@@ -14,7 +14,7 @@ from rankingmatch.checkpoint import ModelCard, restore_latest, save_checkpoint, 
 from rankingmatch.config import Config
 from rankingmatch.data import Dataset, Split, make_split, rows_to_json
 from rankingmatch.distributed import any_of, first_of_machine_first, is_first, together
-from rankingmatch.errors import DivergedError
+from rankingmatch.errors import ConfigError, DivergedError
 from rankingmatch.events import Events, require_tensorboard
 from rankingmatch.memory import peak_memory, reset_peak_memory
 from rankingmatch.methods import make_method
@@ -66,6 +66,7 @@ def begin(run: Run, config: Config) -> Job:
     method = make_method(config.method, config.hyperparameters)
     state = together(lambda: initial_state(split, method, config.network, config.views, config.training, device))
     if config.execution.compile:
+        together(lambda: _refuse_to_compile_in_vain(device))
         state.model.backbone.compile()
     lock = together(lambda: _opened(run, config, split, state) if is_first() else None)
     share_state(state)
@@ -81,6 +82,17 @@ def _prepared_device(config: Config) -> torch.device:
     if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     return device
+
+
+def _refuse_to_compile_in_vain(device: torch.device) -> None:
+    """Raise ConfigError where torch.compile does not work; it would say so at the first step only."""
+    try:
+        torch.compile(torch.square)(torch.ones(1, device=device))
+    except Exception as error:  # of many kinds, all of them of torch's insides
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"--compile: torch.compile does not work here ({reason}); install a C++ compiler, or leave the flag out"
+        ) from error
 
 
 def _opened(run: Run, config: Config, split: Split, state: State) -> FileLock:

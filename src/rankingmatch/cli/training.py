@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from rankingmatch.job import Job
     from rankingmatch.run import Run
 
+LONG = 1200  # seconds: whoever meets this for the first time should not have to wait for that
+FIRST_LOOK = 16  # pixels, enough to see whether it works at all
+
 
 def _complete_data(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     from rankingmatch.data import BENCHMARKS
@@ -101,7 +104,9 @@ def _announce_time(job: "Job") -> None:
 
     seconds = None if job.state.step else estimate_run(job.config)
     if seconds is not None:
-        click.echo(f"time: about {duration(seconds)} here, by a few steps on noise", err=True)
+        large = min(job.split.images.shape[1:3]) > FIRST_LOOK
+        hint = f"; for a first look, --image-size {FIRST_LOOK} is many times faster" if large and seconds > LONG else ""
+        click.echo(f"time: about {duration(seconds)} here, by a few steps on noise{hint}", err=True)
 
 
 def _locate(

@@ -58,6 +58,21 @@ def test_the_time_of_a_run_is_that_of_its_steps_and_evaluations(monkeypatch: pyt
     assert estimate.estimate_run(config) == 1000 * 0.5 + 4 * 3.0
 
 
+@pytest.mark.parametrize(("seconds", "side", "offered"), [(5000, 24, True), (60, 24, False), (5000, 8, False)])
+def test_a_first_look_is_offered_where_large_images_take_long(
+    seconds: int,
+    side: int,
+    offered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(estimate, "estimate_run", lambda config: seconds)
+    quick = [*QUICK, "--steps", "1", "--image-size", str(side)]
+    main(["train", "digits", "--method", "supervised", *quick, "--out", str(tmp_path / "run")])
+    assert ("a first look, --image-size 16" in capsys.readouterr().err) == offered
+
+
 def test_the_time_is_measured_by_steps_of_the_run_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["train", "digits", "--method", "supervised", *QUICK, "--steps", "100", "--out", str(tmp_path / "run")])
     said = re.search(r"^time: about (\d+):(\d\d) here", capsys.readouterr().err, flags=re.MULTILINE)

@@ -15,26 +15,14 @@ from rankingmatch.grid import run_grid
 from rankingmatch.progress import Bars, Lines, Pace, duration, watching
 from rankingmatch.recipe import cells, parse_recipe
 from rankingmatch.run import Result, Run
+from tiny import RECIPE_TEXT
 
-TEXT = """
-title = "Mine"
-methods = ["supervised", "fixmatch-ra"]
-folds = 2
-[datasets.digits]
-labels = [40]
-[settings]
-steps = 4
-batch_size = 8
-mu = 1
-threads = 1
-[paper]
-supervised = ["12.00"]
-"""
+TEXT = RECIPE_TEXT + '[paper]\nsupervised = ["12.00"]\n'
 RECIPE = parse_recipe("mine", TEXT)
 
 
 def costs_recipe(per: str) -> Any:
-    text = f'measure = "{per}"\n' + TEXT.split("[paper]")[0].replace("folds = 2", "folds = 1")
+    text = f'measure = "{per}"\n' + RECIPE_TEXT.replace("folds = 2", "folds = 1")
     text += 'measure_steps = true\nlog_every = 1\nevaluate_every = 2\n[paper.seconds]\nsupervised = ["1.0"]\n'
     return parse_recipe("costs", text)
 

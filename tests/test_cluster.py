@@ -17,20 +17,9 @@ from rankingmatch.grid import run_grid
 from rankingmatch.progress import Silence
 from rankingmatch.recipe import cells, parse_recipe
 from rankingmatch.run import Result, Run
+from tiny import RECIPE_TEXT
 
-TEXT = """
-title = "Mine"
-methods = ["supervised", "fixmatch-ra"]
-folds = 1
-[datasets.digits]
-labels = [40]
-[settings]
-steps = 4
-batch_size = 8
-mu = 1
-threads = 1
-network = "wrn-10-1"
-"""
+TEXT = RECIPE_TEXT.replace("folds = 2", "folds = 1")
 RECIPE = parse_recipe("mine", TEXT)
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'rankingmatch[ray]'"

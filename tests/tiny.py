@@ -15,6 +15,19 @@ VIEW_SETTINGS = ViewSettings(flip=False, padding=1, cutout=2)
 VIEWS: dict[str, Policy] = view_policies(VIEW_SETTINGS)
 CPU = torch.device("cpu")
 
+RECIPE_TEXT = """
+title = "Mine"
+methods = ["supervised", "fixmatch-ra"]
+folds = 2
+[datasets.digits]
+labels = [40]
+[settings]
+steps = 4
+batch_size = 8
+mu = 1
+threads = 1
+"""
+
 
 def tiny_images(count: int, classes: int, channels: int, seed: int) -> Images:
     """8×8 noise around one pattern per class."""

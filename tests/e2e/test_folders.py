@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -165,16 +166,33 @@ def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytes
     assert set(lines[0]) == {"file", "label", "confidence"}
 
 
-def test_the_exported_file_says_what_the_table_of_predictions_says(place: Path) -> None:
+def drawn_pictures(place: Path) -> Path:
     class_folders(place / "photos", each=6)
-    main(["train", "photos", "--labels", "9", "--image-size", "16", *QUICK, "--out", "run", "--quiet"])
-    main(["predict", "run", "photos", "--out", "table.csv", "--probabilities"])
+    return place / "photos"
+
+
+def real_photographs(place: Path) -> Path:
+    clothing = Path(os.environ.get("RANKINGMATCH_TEST_DATA", "")) / "clothing"
+    if not (clothing / "train").is_dir():
+        pytest.skip("$RANKINGMATCH_TEST_DATA names no directory with the photographs of clothing")
+    return clothing
+
+
+@pytest.mark.parametrize(
+    ("images", "part", "labels", "count"), [(drawn_pictures, "", 9, 18), (real_photographs, "test", 200, 372)]
+)
+def test_the_exported_file_says_what_the_table_of_predictions_says(
+    images: Callable[[Path], Path], part: str, labels: int, count: int, place: Path
+) -> None:
+    folder = images(place)
+    main(["train", str(folder), "--labels", str(labels), "--image-size", "16", *QUICK, "--out", "run", "--quiet"])
+    main(["predict", "run", str(folder / part), "--out", "table.csv", "--probabilities"])
     main(["export", "run", "model.onnx"])
     session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
     with Path("table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 18
+    assert len(rows) == count
     pixels = np.stack([decode(row["file"], (16, 16, 3)) for row in rows])
     (probabilities,) = session.run(None, {"images": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))})
     assert [classes[index] for index in probabilities.argmax(1)] == [row["label"] for row in rows]

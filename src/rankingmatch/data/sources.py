@@ -19,6 +19,7 @@ from rankingmatch.errors import ConfigError, DataError, unknown_name
 
 log = logging.getLogger(__name__)
 
+USUAL_SIDE = 32  # pixels: for few labels and a CPU, larger pictures took longer and were recognised no better
 PROBED = 400  # files whose headers decide the image size
 PLACES = ("unlabeled", "labels_csv", "image_size")  # the settings that say what a folder holds
 
@@ -93,9 +94,8 @@ def _headers(folder: Folder) -> list[Header]:
 
 
 def _side(headers: list[Header]) -> int:
-    """64 or 32, whichever the images have; smaller ones stay as they are."""
-    shorter = int(np.median([min(one.height, one.width) for one in headers]))
-    return next((side for side in (64, 32) if shorter >= side), shorter)
+    """The median of the shorter sides, and no more than `USUAL_SIDE`."""
+    return min(USUAL_SIDE, int(np.median([min(one.height, one.width) for one in headers])))
 
 
 def _preset(folder: Folder, side: int, channels: int) -> dict[str, Any]:

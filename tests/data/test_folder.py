@@ -144,6 +144,16 @@ def test_places_of_a_folder_do_not_go_with_a_name() -> None:
 # --- the cache -----------------------------------------------------------------------------------------------
 
 
+def test_other_images_of_the_same_names_sizes_and_times_are_other_images(tmp_path: Path) -> None:
+    for place, shade in ((tmp_path / "one", 40), (tmp_path / "two", 200)):
+        for name in ("a", "b"):
+            (place / name).mkdir(parents=True)
+            Image.new("RGB", (8, 8), (shade, shade, shade)).save(place / name / "0.bmp")
+            os.utime(place / name / "0.bmp", (315532800, 315532800))  # as from a reproducible archive
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    assert (one.train.images.max(), two.train.images.max()) == (40, 200)
+
+
 def test_images_are_decoded_once_until_a_file_changes(photos: Path, cache_of_its_own: Path) -> None:
     first = load(photos)
     (made,) = cache_of_its_own.iterdir()

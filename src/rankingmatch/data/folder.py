@@ -39,14 +39,18 @@ class Folder:
                 counts[label] += 1
         return counts
 
-    def fingerprint(self) -> str:
-        """A checksum of the names, labels, sizes and times of all files: the same as long as nothing changed."""
+    def fingerprint(self, *, exactly: bool = False) -> str:
+        """A checksum of the names, labels, sizes and times of all files: the same as long as nothing changed.
+
+        A copy has the same one. Archives may give all files one time, so that other images of one size have it, too;
+        `exactly`, with the times at which the files were put there, it is of these files alone.
+        """
         digest = hashlib.sha256(repr(self.classes).encode("utf-8", "surrogateescape"))
         for part, files in self.parts.items():
             for file, label in files:
                 try:
                     about = os.stat(self.path(file))  # noqa: PTH116
-                    stamp = f"{about.st_size} {about.st_mtime_ns}"
+                    stamp = f"{about.st_size} {about.st_mtime_ns}" + (f" {about.st_ctime_ns}" if exactly else "")
                 except OSError:
                     stamp = "unreadable"
                 digest.update(b"%b\0%b\0%d %b\n" % (part.encode(), os.fsencode(file), label, stamp.encode()))

@@ -1,9 +1,11 @@
 """What is given comes before the dataset's preset, and that before the defaults; anything wrong is named."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from image_folders import class_folders
 
 from rankingmatch.config import Config, resolve
 from rankingmatch.errors import ConfigError
@@ -86,3 +88,11 @@ def test_a_hyper_parameter_younger_than_the_file_has_its_default() -> None:
     saved = config.to_json()
     del saved["hyperparameters"]["skip_unsure"]
     assert Config.from_json(saved) == config
+
+
+@pytest.mark.parametrize("given", [{"image_size": "big"}, {"network": 5}, {"unlabeled": 5}, {"epochs": "many"}])
+def test_a_value_of_another_type_is_named_before_it_is_used(given: dict[str, Any], tmp_path: Path) -> None:
+    class_folders(tmp_path / "photos")
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is .*; it must be of type"):
+        resolve(str(tmp_path / "photos"), "supervised", given)

@@ -399,3 +399,34 @@ def test_the_suggestions_by_size_are_what_the_named_datasets_of_that_size_have(n
         defaults |= {"network": "small", "batch_size": 32, "steps": 1000}
     for option, default in defaults.items():
         assert suggested[option] == chosen.preset.get(option, default), option
+
+
+def test_balanced_draws_rare_classes_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def noted(state: Any, split: Any, settings: Any) -> Any:
+        drawn.append(np.bincount(split.labels[split.drawn_rows]).tolist())
+        return train(state, split, settings)
+
+    monkeypatch.setattr("rankingmatch.estimator.train", noted)
+    images, truth, _ = some()
+    rare = np.where(truth == 0, 0, -1)
+    rare[[int(np.flatnonzero(truth == label)[0]) for label in (1, 2)]] = 1, 2
+    for balanced in (False, True):
+        quick(hyperparameters={"balanced": balanced}).fit(images, rare)
+    most = int((truth == 0).sum())
+    assert drawn == [[most, 1, 1], [most, most, most]]
+
+
+@pytest.mark.parametrize("name", ["unlabeled", "labels_csv", "compile", "tensorboard", "checkpoint_steps", "licence"])
+def test_options_that_would_do_nothing_are_refused(name: str) -> None:
+    images, _, labels = some()
+    with pytest.raises(ConfigError, match=f"hyperparameters has '{name}'"):
+        quick(hyperparameters={name: "x"}).fit(images, labels)
+
+
+def test_a_missing_value_that_became_a_text_is_no_class() -> None:
+    images, truth, _ = some()
+    names = np.array(["a", "b", "nan"], dtype=object)[truth]  # as pandas' astype(str) makes them
+    with pytest.raises(InputError, match="y has the text 'nan'"):
+        quick().fit(images, names)

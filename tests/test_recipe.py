@@ -136,3 +136,20 @@ def test_a_scale_never_makes_anything_larger() -> None:
     assert "image_size" not in scaled(SCALES["small"], "digits", "supervised", {})
     assert scaled(SCALES["small"], "digits", "supervised", {"steps": 7})["steps"] == 7
     assert scaled(SCALES["paper"], "cifar10", "supervised", {"epochs": 2}) == {"epochs": 2}
+
+
+@pytest.mark.parametrize("scale", ["paper", "tiny"])
+def test_a_given_length_replaces_that_of_recipe_and_scale(scale: str) -> None:
+    recipe = parse_recipe("mine", TEXT)  # has epochs for one dataset, and the other has steps of its own
+    assert {cell.config.training.total_steps for cell in grid(recipe, scale=scale, given={"steps": 7})} == {7}
+    assert {cell.config.training.epochs for cell in grid(recipe, scale=scale, given={"epochs": 0.5})} == {0.5}
+
+
+@pytest.mark.parametrize("given", [{"mu": "x"}, {"image_size": "x"}, {"steps": "x"}])
+def test_a_given_value_of_another_type_is_named(given: dict[str, object]) -> None:
+    for scale in SCALES:
+        with pytest.raises(ConfigError, match="it must be of type int"):
+            grid(parse_recipe("mine", TEXT), scale=scale, given=given)
+        recipe = parse_recipe("mine", TEXT.replace("mu = 2", f'{next(iter(given))} = "x"'))
+        with pytest.raises(ConfigError, match="it must be of type int"):
+            grid(recipe, scale=scale)

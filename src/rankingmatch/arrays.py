@@ -43,7 +43,8 @@ def label_array(y: Any) -> np.ndarray:
         raise InputError(f"y has the shape {values.shape}; it must have one label per image, (n,)")
     if values.dtype == object and all(isinstance(v, (int, np.integer)) for v in values):
         values = values.astype(np.int64)
-    if values.dtype.kind in "US" and (trap := [word for word in ("nan", "-1") if (values == word).any()]):
+    texts = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "UO" else set()
+    if trap := [word for word in ("nan", "-1") if word in texts]:
         raise InputError(
             f"y has the text '{trap[0]}', which NumPy makes of {trap[0]} among texts; mark unlabeled rows by ''"
         )

@@ -141,11 +141,18 @@ def details(outcome: Outcome) -> str:
     for column in outcome.recipe.columns:
         for line in outcome.recipe.lines:
             results = [outcome.results[number] for number in outcome.of(line.name, column.title)]
-            folds = [f"NaN-{r.diverged_at}" if r.test_error is None else f"{r.test_error:.2f}" for r in results]
+            folds = [_fold(result) for result in results]
             validation = Figure(tuple(r.val_error for r in results if r.val_error is not None))
             seconds = sum(result.seconds for result in results) / len(results)
             lines.append(f"| {line.name} | {column.title} | {', '.join(folds)} | {validation} | {seconds:.0f} |")
     return "\n".join([*lines, ""])
+
+
+def _fold(result: Result) -> str:
+    """The test error of a run, or where it diverged, or nothing where there are no test images."""
+    if result.test_error is not None:
+        return f"{result.test_error:.2f}"
+    return "–" if result.diverged_at is None else f"NaN-{result.diverged_at}"
 
 
 # --- the command --------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from rankingmatch.augment import ViewSettings
 from rankingmatch.backbones import input_side
 from rankingmatch.data import Benchmark, DataSettings, is_benchmark, source, whole_paths
 from rankingmatch.distributed import own_device
-from rankingmatch.errors import ConfigError, unknown_name
+from rankingmatch.errors import ConfigError, DataError, unknown_name
 from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.options import option, options_of, validate
+from rankingmatch.options import check, option, options_of, validate
 from rankingmatch.state import TrainSettings
 
 
@@ -120,6 +120,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     """
     if given.get("epochs") is not None and given.get("steps") is not None:
         raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
+    check_rooms(given)
     dataset, given = whole_paths(dataset, given)
     given = _sized_for_network(dataset, given)
     values = {**_preset(dataset, given), **entry(method).preset, **given}
@@ -157,8 +158,13 @@ def repeat_command(config: Config) -> str:
     """What to type to learn the same again: the names, and every option that is not as it is by default."""
     places = {name: getattr(config.data, name) for name in ("unlabeled", "labels_csv", "image_size")}
     said = {name: value for name, value in places.items() if value is not None}
-    usual = resolve(config.dataset, config.method, said)
-    given: dict[str, Any] = {**said, "labels": config.data.labels or 0, "seed": config.training.seed}
+    try:
+        usual = resolve(config.dataset, config.method, said)
+    except (ConfigError, DataError):  # the folder is gone, or has changed: what would follow from it is not known
+        usual = assemble(config.dataset, config.method, entry(config.method).preset)
+    given: dict[str, Any] = {**said, "seed": config.training.seed}
+    if (config.data.labels, usual.data.labels) != (None, None):  # without, those that a dataset comes with: its folds
+        given["labels"] = config.data.labels or 0
     for name in SECTIONS:
         if name != "execution":
             mine, theirs = dataclasses.asdict(getattr(config, name)), dataclasses.asdict(getattr(usual, name))
@@ -198,6 +204,14 @@ def _preset(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("padding", "cutout"):
             preset[name] = round(preset.get(name, defaults[name]) * image_size / chosen.shape[0])
     return preset
+
+
+def check_rooms(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for the first setting of a room that is not allowed: before a folder is read by it."""
+    for settings in SECTIONS.values():
+        for one in options_of(settings):
+            if one.name in given:
+                check(one, given[one.name])
 
 
 def room_option_names() -> set[str]:

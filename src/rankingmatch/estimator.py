@@ -30,7 +30,11 @@ from rankingmatch.state import initial_state
 from rankingmatch.train import train
 
 # Options of `rankingmatch train` that X, y or a parameter of its own say here.
-_SAID_OTHERWISE = ("labels", "validation", "split", "image_size", "data_dir", "include_labeled", "seed")
+_SAID_OTHERWISE = (
+    *("labels", "validation", "split", "unlabeled", "labels_csv", "image_size", "data_dir", "include_labeled", "seed"),
+)
+# Options of a run directory, which an estimator has not.
+_OF_RUNS = ("checkpoint_seconds", "checkpoint_steps", "compile", "measure_steps", "licence", "tensorboard")
 _OWN_PARAMETERS = ("network", "steps", "batch_size", "mu", "learning_rate", "device", "threads")
 
 DARK = 64  # images nowhere brighter than this are warned about
@@ -123,6 +127,8 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 raise ConfigError(f"hyperparameters has '{name}', which is a parameter of its own; give it as that")
             if name in _SAID_OTHERWISE:
                 raise ConfigError(f"hyperparameters has '{name}', which X, y or a parameter of its own says; remove it")
+            if name in _OF_RUNS:
+                raise ConfigError(f"hyperparameters has '{name}', which only `rankingmatch train` can do; remove it")
         suggested = suggested_settings(height, width, channels, count)
         if others.get("epochs") is not None and "steps" not in given:
             del suggested["steps"]
@@ -141,7 +147,8 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         names = tuple(str(name) for name in classes)
         dataset = Dataset(names, Images(images, labels))
         everything = len(known) == len(labels)
-        return assemble_split(dataset, np.setdiff1d(known, held_out), held_out, include_labeled=everything)
+        labeled, balanced = np.setdiff1d(known, held_out), config.data.balanced
+        return assemble_split(dataset, labeled, held_out, include_labeled=everything, balanced=balanced)
 
     def _train(self, split: Split, config: Config) -> None:
         """Consume the loop's records, and keep the last weights or the best ones."""

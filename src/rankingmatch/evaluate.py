@@ -77,15 +77,18 @@ def _of_folder(model: nn.Module, card: ModelCard, folder: Path, device: torch.de
 
 
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """What (n, classes) probabilities say about images with these labels, as plain values; errors in percent."""
+    """What (n, classes) probabilities say about images with these labels, as plain values; errors in percent.
+
+    A class without images has no error: None.
+    """
     predicted = probabilities.argmax(1)
     confusion = confusion_matrix(labels, predicted, probabilities.shape[1])
-    per_class = 100 * (1 - np.diag(confusion) / np.maximum(confusion.sum(1), 1))
+    counts = zip(np.diag(confusion).tolist(), confusion.sum(1).tolist(), strict=True)
     return {
         "images": len(labels),
         "test_error": error_rate(confusion),
         "calibration_error": calibration_error(probabilities.max(1), predicted == labels),
-        "class_errors": per_class.tolist(),
+        "class_errors": [100 * (1 - right / images) if images else None for right, images in counts],
         "confusion": confusion.tolist(),
     }
 
@@ -103,5 +106,5 @@ def evaluation_table(report: dict[str, Any]) -> None:
     for own, (name, row, error) in enumerate(rows):
         mistakes = sorted(((n, other) for other, n in enumerate(row) if n and other != own), reverse=True)
         words = ", ".join(f"{report['classes'][other]} ({n})" for n, other in mistakes[:3])
-        table.add_row(name, str(sum(row)), f"{error:.2f}", words)
+        table.add_row(name, str(sum(row)), "–" if error is None else f"{error:.2f}", words)
     console.print(table)

@@ -114,6 +114,8 @@ def sorting_into(directory: Path, classes: tuple[str, ...], *, link: bool) -> It
     """Copies of the images, or links to them, in a folder for each class; the directory appears when all are there."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"--sort-into {directory} is there and not empty; choose another or remove it")
+    if directory.resolve() == Path.cwd():  # which takes its place when all is there, and nobody should be in it then
+        raise ConfigError(f"--sort-into {directory} is where you are; name a directory that is not there yet")
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
 

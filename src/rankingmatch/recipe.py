@@ -34,7 +34,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from rankingmatch.config import Config, resolve
+from rankingmatch.config import Config, check_rooms, resolve
 from rankingmatch.data import title
 from rankingmatch.errors import ConfigError, unknown_name
 from rankingmatch.scale import SCALES, scaled
@@ -121,7 +121,12 @@ def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: dict[s
         settings = {**recipe.settings, **column.settings, **line.settings, "seed": fold}
         if column.labels is not None:
             settings["labels"] = column.labels
-        return resolve(column.dataset, line.method, {**scaled(chosen, column.dataset, line.method, settings), **given})
+        check_rooms({**settings, **given})
+        settings = scaled(chosen, column.dataset, line.method, settings)
+        for length, other in (("epochs", "steps"), ("steps", "epochs")):
+            if given.get(length) is not None and given.get(other) is None:
+                settings.pop(other, None)
+        return resolve(column.dataset, line.method, {**settings, **given})
 
     grid = [
         Cell(line, column, fold, config(line, column, fold))

@@ -141,7 +141,36 @@ def test_places_of_a_folder_do_not_go_with_a_name() -> None:
         source("digits", unlabeled="somewhere")
 
 
+def test_an_unlabeled_folder_among_the_class_folders_is_no_class(tmp_path: Path) -> None:
+    place = class_folders(tmp_path / "photos")
+    for number in range(5):
+        picture(place / "pool" / f"{number}.png")
+    dataset = load(place, unlabeled=str(place / "pool"))
+    assert dataset.classes == ("blue", "green", "red")
+    assert labels_of(dataset) == [-1] * 5 + [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_unlabeled_images_are_neither_labeled_nor_held_out_ones(photos: Path, tmp_path: Path) -> None:
+    dataset = load(photos, unlabeled=str(photos))  # which has them all
+    assert labels_of(dataset) == [-1] * 6 + [0] * 4 + [1] * 4 + [2] * 4
+    table = tmp_path / "labels.csv"
+    table.write_text("file,label\n" + "".join(f"{name}/photos-{name}-0.png,{name}\n" for name in ("red", "blue")))
+    folder = class_folders(tmp_path / "plain/photos")
+    dataset = load(folder, labels_csv=str(table), unlabeled=str(folder / "red"))
+    assert labels_of(dataset) == [-1] * 10 + [0, 1]
+
+
 # --- the cache -----------------------------------------------------------------------------------------------
+
+
+def test_other_images_of_the_same_names_sizes_and_times_are_other_images(tmp_path: Path) -> None:
+    for place, shade in ((tmp_path / "one", 40), (tmp_path / "two", 200)):
+        for name in ("a", "b"):
+            (place / name).mkdir(parents=True)
+            Image.new("RGB", (8, 8), (shade, shade, shade)).save(place / name / "0.bmp")
+            os.utime(place / name / "0.bmp", (315532800, 315532800))  # as from a reproducible archive
+    one, two = load(tmp_path / "one"), load(tmp_path / "two")
+    assert (one.train.images.max(), two.train.images.max()) == (40, 200)
 
 
 def test_images_are_decoded_once_until_a_file_changes(photos: Path, cache_of_its_own: Path) -> None:

@@ -260,3 +260,34 @@ def test_evaluate_names_classes_that_were_not_trained(trained: Path, capsys: pyt
     with pytest.raises(SystemExit):
         main(["evaluate", "run", "photos"])
     assert "'blue' is none of the classes that were trained (0, 1" in capsys.readouterr().err
+
+
+def test_a_class_without_images_has_no_error(trained: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "some").mkdir()
+    (place / "digits-files/test/3").rename(place / "some/3")
+    main(["evaluate", "run", "some", "--json"])
+    errors = json.loads(capsys.readouterr().out)["class_errors"]
+    assert [label for label, error in enumerate(errors) if error is not None] == [3]
+    main(["evaluate", "run", "some"])
+    assert capsys.readouterr().out.count("–") == 9
+
+
+def test_a_run_whose_folder_is_gone_still_has_a_report(
+    trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "digits-files").rename(place / "elsewhere")
+    (trained / "report.html").unlink()
+    main(["report", "run"])
+    page = (trained / "report.html").read_text()
+    assert "The images cannot be read" in page
+    assert "--steps 6" in page  # what to type to have it again
+
+
+def test_pictures_are_not_sorted_into_the_directory_one_is_in(
+    trained: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "sorted").mkdir()
+    monkeypatch.chdir(place / "sorted")
+    with pytest.raises(SystemExit, match="2"):
+        main(["predict", "../run", "../digits-files/test", "--sort-into", ".", "--quiet"])
+    assert "--sort-into . is where you are" in capsys.readouterr().err

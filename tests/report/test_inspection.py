@@ -201,6 +201,11 @@ def test_the_command_repeats_the_run(given: dict[str, Any]) -> None:
     assert resolve("digits", "rankingmatch-bm", again).learns_as(config)
 
 
+def test_the_command_keeps_to_the_folds_of_a_dataset() -> None:
+    assert "--labels" not in repeat_command(resolve("stl10", "supervised", {}))
+    assert "--labels 0" in repeat_command(resolve("stl10", "supervised", {"labels": 0}))
+
+
 def test_the_report_room_needs_no_torch() -> None:
     import subprocess
 

@@ -39,14 +39,18 @@ class Folder:
                 counts[label] += 1
         return counts
 
-    def fingerprint(self) -> str:
-        """A checksum of the names, labels, sizes and times of all files: the same as long as nothing changed."""
+    def fingerprint(self, *, exactly: bool = False) -> str:
+        """A checksum of the names, labels, sizes and times of all files: the same as long as nothing changed.
+
+        A copy has the same one. Archives may give all files one time, so that other images of one size have it, too;
+        `exactly`, with the times at which the files were put there, it is of these files alone.
+        """
         digest = hashlib.sha256(repr(self.classes).encode("utf-8", "surrogateescape"))
         for part, files in self.parts.items():
             for file, label in files:
                 try:
                     about = os.stat(self.path(file))  # noqa: PTH116
-                    stamp = f"{about.st_size} {about.st_mtime_ns}"
+                    stamp = f"{about.st_size} {about.st_mtime_ns}" + (f" {about.st_ctime_ns}" if exactly else "")
                 except OSError:
                     stamp = "unreadable"
                 digest.update(b"%b\0%b\0%d %b\n" % (part.encode(), os.fsencode(file), label, stamp.encode()))
@@ -64,7 +68,7 @@ def scan(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = No
     if labels_csv is not None:
         parts["train"] = _labels_from_table(folder, labels_csv)
     else:
-        parts["train"] = list(_class_folders(folder, _labeled_root(root)))
+        parts["train"] = list(_class_folders(folder, _labeled_root(root), unlabeled))
     for name, part in HELD_OUT.items():
         if (root / name).is_dir():
             parts.setdefault(part, []).extend(_class_folders(folder, root / name))
@@ -72,9 +76,13 @@ def scan(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = No
     _check_classes(folder, parts)
     number = {name: label for label, name in enumerate(folder.classes)} | {"": UNLABELED}
     folder.parts = {part: [(file, number[name]) for file, name in files] for part, files in parts.items() if files}
+    # What is labeled stays so, and what is held out never gets into training.
+    seen = {file for files in folder.parts.values() for file, _ in files}
     for place in (root / "unlabeled" if labels_csv is None else None, unlabeled):
         if place is not None and (place.is_dir() or place == unlabeled):
-            folder.parts["train"] += [(file, UNLABELED) for file in _images(folder, place)]
+            new = [file for file in _images(folder, place) if file not in seen]
+            folder.parts["train"] += [(file, UNLABELED) for file in new]
+            seen.update(new)
     return folder
 
 
@@ -116,12 +124,12 @@ def _labeled_root(root: Path) -> Path:
     return there[0] if there else root
 
 
-def _class_folders(folder: Folder, place: Path) -> Iterator[tuple[str, str]]:
-    """Every image of every class folder, with the folder's name."""
+def _class_folders(folder: Folder, place: Path, unlabeled: Path | None = None) -> Iterator[tuple[str, str]]:
+    """Every image of every class folder, with the folder's name; the one that is said to be unlabeled is none."""
     reserved = {*HELD_OUT, "unlabeled"} if place == folder.root else set()
     loose = []
     for entry in _entries(folder, place):
-        if entry.name in reserved or entry.name.startswith("."):
+        if entry.name in reserved or entry.name.startswith(".") or (unlabeled and Path(entry.path) == unlabeled):
             continue
         if not entry.is_dir():
             loose += [entry.name] if _is_image_name(entry.name) else []

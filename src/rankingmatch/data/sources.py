@@ -135,8 +135,7 @@ class _ColourFoundError(Exception):
 
 def _load(folder: Folder, side: int, channels: int) -> Dataset:
     """The images, decoded the first time and memory-mapped as long as no file changes; says what is wrong with them."""
-    fingerprint = folder.fingerprint()
-    directory = cache_place() / f"folder-{fingerprint}-{side}-{FORMAT}"
+    directory = cache_place() / f"folder-{folder.fingerprint(exactly=True)}-{side}-{FORMAT}"
     if not (directory / "about.json").exists():
         try:
             write_cache(directory, _decoding(folder, side, channels))
@@ -151,7 +150,7 @@ def _load(folder: Folder, side: int, channels: int) -> Dataset:
     skipped = tuple((file, reason) for file, reason in about["skipped"])
     if skipped:
         log.warning("%d files are left out: %s", len(skipped), some([f"{file} {why}" for file, why in skipped]))
-    return replace(read_cache(directory), fingerprint=fingerprint, skipped=skipped)
+    return replace(read_cache(directory), fingerprint=folder.fingerprint(), skipped=skipped)
 
 
 def _decoding(folder: Folder, side: int, channels: int) -> Decoded:

@@ -171,6 +171,8 @@ def repeat_command(config: Config) -> str:
             given |= {key: value for key, value in mine.items() if value != theirs[key] and value is not None}
     defaults = usual.hyperparameters
     given |= {key: value for key, value in config.hyperparameters.items() if value != defaults.get(key)}
+    if config.data.split is not None:  # which says all about them
+        given = {key: value for key, value in given.items() if key not in ("labels", "validation")}
     words = ["rankingmatch", "train", config.dataset, "--method", config.method]
     for key, value in given.items():
         flag = "--" + key.replace("_", "-")

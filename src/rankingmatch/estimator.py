@@ -130,7 +130,9 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             if name in _OF_RUNS:
                 raise ConfigError(f"hyperparameters has '{name}', which only `rankingmatch train` can do; remove it")
         suggested = suggested_settings(height, width, channels, count)
-        if others.get("epochs") is not None and "steps" not in given:
+        if others.get("epochs") is not None:
+            if "steps" in given:
+                raise ConfigError("hyperparameters has 'epochs', and steps is given: they say the same thing twice")
             del suggested["steps"]
         values = {**suggested, **entry(self.method).preset, **given}
         values |= {name: _plain(value) for name, value in others.items()}

@@ -36,7 +36,13 @@ def load_dataset(config: Config) -> Dataset:
 
 def load_split(config: Config) -> Split:
     """The images and labels that a configuration asks for."""
-    split = make_split(load_dataset(config), config.data, config.training.seed)
+    dataset = load_dataset(config)
+    if config.data.validation and dataset.validation is not None:
+        raise ConfigError(
+            f"--validation {config.data.validation}: there are {len(dataset.validation):,} validation images already; "
+            "leave the flag out"
+        )
+    split = make_split(dataset, config.data, config.training.seed)
     counts = np.bincount(split.labels[split.labeled_rows], minlength=len(split.classes))
     few, many = int(counts.argmin()), int(counts.argmax())
     if counts[many] >= UNEVEN * counts[few] and not config.data.balanced:

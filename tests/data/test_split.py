@@ -1,6 +1,7 @@
 """Labels are hidden evenly and by seed; bad requests are named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,12 +105,24 @@ def test_a_saved_split_comes_back_whatever_the_seed(tmp_path: Path) -> None:
         ('{"labeled": [1], "validation": [1]}', "names rows twice"),
         ('{"labeled": [60], "validation": []}', "beyond the 60"),
         ('{"labeled": [-1], "validation": []}', "beyond the 60"),
+        ('{"labeled": [0, 1], "validation": []}', "no labeled image of the class 'dog' is left"),
     ],
 )
 def test_a_split_that_cannot_be_used_is_named(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
     with pytest.raises(DataError, match=message):
         make_split(dataset(), DataSettings(split=str(tmp_path / "split.json")), seed=0)
+
+
+@pytest.mark.parametrize(("now", "warned"), [("before", False), ("after", True)])
+def test_a_split_of_other_files_is_warned_about(
+    now: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = make_split(replace(dataset(), fingerprint="before"), DataSettings(labels=12), seed=0)
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps(rows_to_json(first)))
+    make_split(replace(dataset(), fingerprint=now), DataSettings(split=str(path)), seed=0)
+    assert ("was made when the folder had other files" in caplog.text) == warned
 
 
 def test_given_folds_are_used_and_the_other_labeled_images_validate() -> None:

@@ -264,7 +264,8 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["train"], "which data?"),
         (["train", "--resume"], "which run? give it with --out"),
         (["bench"], "which recipe? one of: demo, digits"),
-        (["train", "digits", "--split", "nowhere.json"], "--split nowhere.json cannot be read (No such file"),
+        (["train", "digits", "--split", "nowhere.json"], "nowhere.json cannot be read (No such file"),
+        (["train", "digits", "--split", "some.json", "--labels", "40"], "--split says which images are labeled"),
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
         (

@@ -200,6 +200,25 @@ def test_the_exported_file_says_what_the_table_of_predictions_says(
     np.testing.assert_allclose(told, probabilities, atol=1e-5)
 
 
+def test_validation_images_that_are_there_are_not_held_out_again(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class_folders(place / "photos/labeled")
+    class_folders(place / "photos/val", each=2)
+    with pytest.raises(SystemExit):
+        main(["train", "photos", *QUICK, "--validation", "3", "--out", "run"])
+    assert "--validation 3: there are 6 validation images already; leave the flag out" in capsys.readouterr().err
+    assert not (place / "run").exists()
+
+
+def test_a_directory_is_no_table(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["predict", "run", "digits-files/test", "--out", "digits-files"])
+    assert "--out digits-files is a directory; name a file, such as digits-files/predictions.csv" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("end", ["\n", "\0"])
 def test_names_come_from_standard_input(end: str, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = sorted(str(path) for path in (trained.parent / "digits-files/test").rglob("*.png"))

@@ -206,6 +206,13 @@ def test_the_command_keeps_to_the_folds_of_a_dataset() -> None:
     assert "--labels 0" in repeat_command(resolve("stl10", "supervised", {"labels": 0}))
 
 
+def test_the_command_gives_a_split_instead_of_numbers() -> None:
+    command = repeat_command(resolve("digits", "supervised", {"split": "some.json", "labels": 20, "validation": 3}))
+    assert "--labels" not in command
+    assert "--validation" not in command
+    assert f"--split {Path.cwd() / 'some.json'}" in command
+
+
 def test_the_report_room_needs_no_torch() -> None:
     import subprocess
 

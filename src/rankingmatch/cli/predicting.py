@@ -77,6 +77,8 @@ def _text(path: Path | None) -> Iterator[IO[str]]:
 
     if path is not None and not path.parent.is_dir():
         raise ConfigError(f"--out {path}: there is no directory {path.parent}")
+    if path is not None and path.is_dir():
+        raise ConfigError(f"--out {path} is a directory; name a file, such as {path / 'predictions.csv'}")
     with contextlib.nullcontext(sys.stdout.buffer) if path is None else opened_atomically(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="", write_through=True)
         try:

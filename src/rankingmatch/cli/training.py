@@ -125,6 +125,8 @@ def _locate(
             "which data? give a folder of images or a name from `rankingmatch datasets`, such as: "
             "rankingmatch train digits"
         )
+    if given.get("split") is not None and (twice := [name for name in ("labels", "validation") if name in given]):
+        raise ConfigError(f"--split says which images are labeled and which validate; leave --{twice[0]} out")
     config = resolve(data, method or "rankingmatch-bm", given)
     if out is None:
         labels, name = config.data.labels or "all", Path(data).resolve().name

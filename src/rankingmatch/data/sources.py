@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 USUAL_SIDE = 32  # pixels: for few labels and a CPU, larger pictures took longer and were recognised no better
 PROBED = 400  # files whose headers decide the image size
 PLACES = ("unlabeled", "labels_csv", "image_size")  # the settings that say what a folder holds
+PATHS = ("unlabeled", "labels_csv", "split", "weights", "data_dir")  # those that are paths
 
 
 def source(
@@ -54,7 +55,7 @@ def title(name: str) -> str:
 
 def whole_paths(dataset: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """A dataset and settings whose paths hold from everywhere; names stay what they are."""
-    places = {name: str(Path(given[name]).resolve()) for name in PLACES[:2] if given.get(name) is not None}
+    places = {name: str(Path(given[name]).resolve()) for name in PATHS if given.get(name) is not None}
     is_folder = dataset not in BENCHMARKS and Path(dataset).is_dir()
     return str(Path(dataset).resolve()) if is_folder else dataset, {**given, **places}
 

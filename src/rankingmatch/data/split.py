@@ -1,6 +1,7 @@
 """Datasets and splits: uint8 images, integer labels, -1 = unlabeled."""
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 from rankingmatch.errors import DataError
 from rankingmatch.options import option
 from rankingmatch.randomness import Purpose, numpy_generator
+
+log = logging.getLogger(__name__)
 
 UNLABELED = -1
 
@@ -97,7 +100,7 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
     rng = numpy_generator(seed, Purpose.SPLIT)
     truth = dataset.train.labels
     if settings.split is not None:
-        labeled, held_out = read_rows(Path(settings.split), truth)
+        labeled, held_out = read_rows(Path(settings.split), truth, dataset.fingerprint)
     elif dataset.folds and settings.labels in (None, len(dataset.folds[0])):
         labeled, held_out = _given_fold(dataset, seed)
     else:
@@ -109,6 +112,10 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
         labeled = np.flatnonzero(known != UNLABELED)
     if len(labeled) == 0:
         raise DataError("no training image has a label; label some images of each class")
+    counts = np.bincount(truth[labeled], minlength=len(dataset.classes))
+    if not (counts.all() or dataset.folds):
+        name = dataset.classes[int(counts.argmin())]
+        raise DataError(f"no labeled image of the class '{name}' is left for training; label more, or hold out fewer")
     return assemble_split(
         dataset, labeled, held_out, include_labeled=settings.include_labeled, balanced=settings.balanced
     )
@@ -162,7 +169,7 @@ def rows_to_json(split: Split) -> dict[str, Any]:
     return {**rows, "fingerprint": split.fingerprint, "skipped": split.skipped} if split.fingerprint else rows
 
 
-def read_rows(path: Path, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def read_rows(path: Path, truth: np.ndarray, fingerprint: str = "") -> tuple[np.ndarray, np.ndarray]:
     """The labeled and the validation rows in a split.json, checked against the labels there are."""
     try:
         values = json.loads(path.read_text())
@@ -176,6 +183,8 @@ def read_rows(path: Path, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"--split {path} names rows twice or beyond the {len(truth)} training images")
     if (truth[rows] == UNLABELED).any():
         raise DataError(f"--split {path} asks for labels of images that have none; is it of another dataset?")
+    if fingerprint and values.get("fingerprint", fingerprint) != fingerprint:
+        log.warning("--split %s was made when the folder had other files, or other times: are its rows these?", path)
     return np.sort(labeled), np.sort(held_out)
 
 

@@ -43,7 +43,7 @@ package: $(READY)  ## wheel and sdist, into dist/; the wheel is installed alone 
 	rm -rf dist/empty
 
 results: $(READY)  ## the tables of docs/results.md, measured anew: hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench digits laptop --out runs/results --markdown docs/results.md
+	$(BIN)/rankingmatch bench digits laptop benchmarks/clothing.toml --out runs/results --markdown docs/results.md
 
 bench: $(PEERS)  ## speed and memory beside other code and beside the bare network: one table, some minutes
 	$(BIN)/python benchmarks/table.py

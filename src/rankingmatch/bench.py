@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -245,6 +246,7 @@ def run_recipes(
                 console = Console()
                 for table in outcome.tables:
                     print_table(table, console if console.is_terminal else Console(width=WIDTH_OF_FILES))
+                print(f"runs: {outcome.runs[0].path.parent}", file=sys.stderr)
     files.write(outcomes, command)
 
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from rankingmatch.job import Job, work
 from rankingmatch.predict import Predicted
 from rankingmatch.records import Metrics, Record
 from rankingmatch.run import Result, Run, flat
+
+SECONDS_BETWEEN_LINES = 30.0
 
 
 class Display(Protocol):
@@ -69,7 +72,10 @@ class JsonLines(Silent):
 
 
 class Lines(Silent):
-    """A plain line per evaluation, for logs."""
+    """A plain line per evaluation, and now and then between them, for logs."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
 
     def start(self, job: Job) -> None:
         """What is about to happen."""
@@ -78,10 +84,12 @@ class Lines(Silent):
     def say(self, words: str) -> None:
         """A line, at once."""
         print(words, file=sys.stderr, flush=True)
+        self._said = time.monotonic()
 
     def update(self, record: Record) -> None:
         """Step, losses, pseudo-labels, errors, speed, time left."""
-        if not (record.evaluation and record.metrics):
+        due = record.evaluation or time.monotonic() - self._said >= SECONDS_BETWEEN_LINES
+        if not (due and record.metrics):
             return
         losses = " ".join(f"{name} {value:.3f}" for name, value in record.metrics.losses.items())
         left = record.seconds / record.step * (record.steps - record.step)
@@ -204,6 +212,8 @@ def introduce(config: Config) -> None:
     words = [f"--{name.replace('_', '-')} {values[name]}" for name in found.preset if name != "flip"]
     words.append("--flip" if values["flip"] else "--no-flip")
     lines = [f"{config.dataset}: {found.description}", f"settings: {' '.join(words)}"]
+    if config.data.labels:
+        lines.insert(1, f"--labels {config.data.labels}: so many keep their labels, those of the others are hidden")
     if not found.evaluated and config.data.validation == 0:
         lines.append(
             "no validation or test images, and too few labels to hold some out: only losses and pseudo-labels will "

@@ -60,7 +60,7 @@ def setting_flags() -> list[Flag]:
 
 def method_flags(extra: str | None = None) -> list[Flag]:
     """The hyper-parameters of all methods, and of one more found by import path, each name once."""
-    names = [*METHODS, *([extra] if extra and ":" in extra else [])]
+    names = [*([extra] if extra and ":" in extra else []), *METHODS]  # its own words come before another's
     used: dict[str, dict[str, Option]] = {}
     for name in names:
         for option in hyperparameters_of(name):

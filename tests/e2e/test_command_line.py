@@ -267,6 +267,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["train", "digits", "--split", "nowhere.json"], "nowhere.json cannot be read (No such file"),
         (["train", "digits", "--split", "some.json", "--labels", "40"], "--split says which images are labeled"),
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+        (["train", "photos/catz"], "there is no folder photos/catz"),
         (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
         (
             ["train", "digits", "--method", "rankingmatch"],

@@ -58,6 +58,17 @@ def test_the_time_of_a_run_is_that_of_its_steps_and_evaluations(monkeypatch: pyt
     assert estimate.estimate_run(config) == 1000 * 0.5 + 4 * 3.0
 
 
+def test_a_log_is_not_silent_between_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ["--steps", "6", "--evaluate-every", "6", "--log-every", "1"]
+    for name, patience in (("patient", 1000.0), ("impatient", 0.0)):
+        monkeypatch.setattr("rankingmatch.display.SECONDS_BETWEEN_LINES", patience)
+        main(["train", "digits", "--method", "supervised", *QUICK, *steps, "--out", str(tmp_path / name)])
+    lines = [line.split(" ")[1] for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    assert lines == ["6/6", "1/6", "2/6", "3/6", "4/6", "5/6", "6/6"]
+
+
 @pytest.mark.parametrize(("seconds", "side", "offered"), [(5000, 24, True), (60, 24, False), (5000, 8, False)])
 def test_a_first_look_is_offered_where_large_images_take_long(
     seconds: int,

@@ -105,8 +105,12 @@ def _announce_time(job: "Job") -> None:
     seconds = None if job.state.step else estimate_run(job.config)
     if seconds is not None:
         large = min(job.split.images.shape[1:3]) > FIRST_LOOK
-        hint = f"; for a first look, --image-size {FIRST_LOOK} is many times faster" if large and seconds > LONG else ""
-        click.echo(f"time: about {duration(seconds)} here, by a few steps on noise{hint}", err=True)
+        hint = (
+            f"; for a first look, --image-size {FIRST_LOOK} is many times faster, if less exact"
+            if large and seconds > LONG
+            else ""
+        )
+        click.echo(f"time: about {duration(seconds)} here, by a few trial steps{hint}", err=True)
 
 
 def _locate(

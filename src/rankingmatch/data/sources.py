@@ -49,6 +49,8 @@ def title(name: str) -> str:
     if name in BENCHMARKS:
         return BENCHMARKS[name].title
     if not Path(name).is_dir():
+        if Path(name).name != name:
+            raise ConfigError(f"there is no folder {name}")
         raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")
     return Path(name).resolve().name
 

@@ -42,14 +42,14 @@ def plain(files: list[str]) -> None:
             pass
 
 
-def measure_reading(folder: Path, files: list[str], rounds: int) -> None:
+def measure_reading(folder: Path, files: list[str], side: int, rounds: int) -> None:
     """Print how fast a folder is read, beside plain decoding."""
     ratios = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             bare = seconds(lambda: plain(files))
-            mine = seconds(lambda: source(str(folder)).load(None, None))
+            mine = seconds(lambda: source(str(folder), image_size=side).load(None, None))
         ratios.append(bare / mine)
         print(f"reading: {len(files) / mine:,.0f} images/s, plain Pillow {len(files) / bare:,.0f}", flush=True)
     print(f"reading at {100 * statistics.median(ratios):.0f} % of plain Pillow (aim: 80)")
@@ -104,7 +104,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             make_folder(Path(place), given.count, given.side)
             files = list(images_below(Path(place)))
-            measure_reading(Path(place), files, given.rounds)
+            measure_reading(Path(place), files, given.side, given.rounds)
             measure_predicting(files[: given.predicted], given.side, given.network, given.rounds)
 
 

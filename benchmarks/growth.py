@@ -90,13 +90,21 @@ def main() -> None:
         ("side of an image", sides, over(sides, view_works)),
         ("threads", threads, over_threads(threads)),
     ]
-    figure, axes = plt.subplots(1, len(panels), figsize=(15, 3.2), layout="constrained")
-    for axis, (title, sizes, points) in zip(axes, panels, strict=True):
+    figure, axes = plt.subplots(2, 3, figsize=(10, 6), layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    for axis, (title, sizes, points) in zip(axes.flat, panels, strict=False):
         for name, values in points.items():
             axis.loglog(sizes, values, marker="o", markersize=3, label=name)
             print(title, name, *(f"{size}: {value:.3g} ms" for size, value in zip(sizes, values, strict=True)))
-        axis.set(xlabel=title, ylabel="ms" if axis is axes[0] else "")
-        axis.legend(fontsize=6)
+        every = [value for values in points.values() for value in values]
+        if max(every) < 10 * min(every):  # a logarithm needs a power of ten to show
+            axis.set(yscale="linear", ylim=(0, None))
+        axis.set(xlabel=title, ylabel="ms")
+        axis.set_xticks(sizes, [f"{size:,}" if size < 10**6 else f"{size // 10**6} m." for size in sizes])
+        axis.set_xticks([], minor=True)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.legend(fontsize=7)
         axis.grid(alpha=0.3)
     figure.savefig(Path(sys.argv[1]), metadata={"Date": None})
 

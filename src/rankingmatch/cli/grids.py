@@ -51,10 +51,6 @@ def bench(
     scale: str | None,
     folds: int | None,
     jobs: int,
-    on: str,
-    ray_address: str | None,
-    cpus_per_run: int | None,
-    gpus_per_run: float | None,
     dry_run: bool,
     out: Path,
     markdown: Path | None,
@@ -66,6 +62,7 @@ def bench(
     given: tuple[str, ...],
     as_json: bool,
     quiet: bool,
+    **where: Any,
 ) -> None:
     """Run grids of runs and print their tables.
 
@@ -91,21 +88,21 @@ def bench(
         as_json=as_json,
         quiet=quiet,
         command=" ".join(["rankingmatch", *sys.argv[1:]]),
-        needs=_resources(on, jobs, ray_address, cpus_per_run, gpus_per_run),
+        needs=_resources(jobs, **where),
     )
 
 
-def _resources(on: str, jobs: int, address: str | None, cpus: int | None, gpus: float | None) -> "Resources | None":
+def _resources(jobs: int, on: str, ray_address: str | None, **per_run: float | None) -> "Resources | None":
     """What a run takes of a Ray cluster; None where there is none."""
     from rankingmatch.cluster import Resources
 
     if on == "ray" and jobs > 1:
         raise ConfigError("--jobs goes with --on here; a cluster has room for as many as --cpus-per-run allows")
     if on == "ray":
-        return Resources(address, cpus or 1, gpus or 0.0)
-    for flag, value in (("--ray-address", address), ("--cpus-per-run", cpus), ("--gpus-per-run", gpus)):
+        return Resources(ray_address, int(per_run["cpus_per_run"] or 1), per_run["gpus_per_run"] or 0.0)
+    for name, value in {"ray_address": ray_address, **per_run}.items():
         if value is not None:
-            raise ConfigError(f"{flag} goes with --on ray")
+            raise ConfigError(f"--{name.replace('_', '-')} goes with --on ray")
     return None
 
 

@@ -100,6 +100,21 @@ def test_a_network_with_tied_weights_is_saved_and_restored(tmp_path: Path) -> No
     assert all(torch.equal(value, expected[key]) for key, value in fresh.objective.state_dict().items())
 
 
+def test_losses_keep_the_order_of_the_method(tmp_path: Path) -> None:
+    split, settings = tiny_split(), tiny_settings(steps=6, log_every=3)
+    state = tiny_state(split, settings)
+    told = [list(record.metrics.losses) for record in train(state, split, settings) if record.metrics]
+    state = tiny_state(split, settings)
+    records = train(state, split, settings)
+    next(records)
+    save_checkpoint(tmp_path, state)
+    restored = tiny_state(split, settings)
+    restore_latest(tmp_path, restored)
+    again = [list(record.metrics.losses) for record in train(restored, split, settings) if record.metrics]
+    assert again == told
+    assert told[0] != sorted(told[0])
+
+
 def test_tensors_without_their_json_do_not_count(tmp_path: Path) -> None:
     checkpointed(tmp_path)
     (tmp_path / "step-000000005.json").unlink()

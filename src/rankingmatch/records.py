@@ -64,6 +64,8 @@ class Window:
             seen = self.bad.get(name, torch.full((), -1, device=part.device))
             now = torch.where(torch.isfinite(part.detach()), -1, step)
             self.bad[name] = torch.where(seen >= 0, seen, now)
+        # In the method's order, also after a checkpoint, which sorts them.
+        self.bad = {name: self.bad[name] for name in dict.fromkeys([*parts, *self.bad])}
 
     def raise_if_diverged(self) -> None:
         """Raise DivergedError for the earliest non-finite part."""

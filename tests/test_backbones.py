@@ -270,9 +270,9 @@ def test_the_pictures_of_a_folder_are_read_at_the_size_the_network_was_made_for(
     def side(**given: object) -> int | None:
         return resolve(str(tmp_path), "supervised", given).data.image_size
 
-    assert side() == 64
-    assert side(network="wrn-10-1") == 64
+    assert side() == 32
+    assert side(network="wrn-10-1") == 32
     assert side(network="timm:fakenet") == 12
     assert side(network="timm:fakenet@20") == 20
-    assert side(network="timm:fakenet", image_size=32) == 32
+    assert side(network="timm:fakenet", image_size=24) == 24
     assert resolve("digits", "supervised", {"network": "timm:fakenet"}).data.image_size is None

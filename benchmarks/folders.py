@@ -86,6 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--side", type=int, default=64)
+    parser.add_argument(
+        "--read-at", type=int, help="side to which images are brought while they are read; by default --side"
+    )
     parser.add_argument("--network", default="wrn-28-2")
     parser.add_argument("--predicted", type=int, default=1024, help="how many images are predicted")
     parser.add_argument("--rounds", type=int, default=3)
@@ -104,7 +107,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             make_folder(Path(place), given.count, given.side)
             files = list(images_below(Path(place)))
-            measure_reading(Path(place), files, given.side, given.rounds)
+            measure_reading(Path(place), files, given.read_at or given.side, given.rounds)
             measure_predicting(files[: given.predicted], given.side, given.network, given.rounds)
 
 

@@ -15,10 +15,10 @@ test: $(READY)  ## the test suite
 	$(BIN)/python -m pytest
 
 fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
-	$(BIN)/python tests/fuzzing.py --files 10000
+	$(BIN)/python tests/helpers/fuzzing.py --files 10000
 
 crash: $(READY)  ## training killed 50 times at random instants, and before every operation on files
-	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/e2e/test_crashes.py
+	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/cli/test_crashes.py
 
 lint: $(READY)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 import torch
+from real_images import photographs
 from torch import Tensor
 
 from measuring import CPU, Row, Work, in_turns, ratio
 from peers import KorniaPipeline, pil_strong, pil_views, pil_weak
 from rankingmatch.augment import RandAugment, augmented
 from rankingmatch.networks import to_tensor
-from real_images import photographs
 
 PAIRS = 448  # μB of a step of the paper
 POLICY = RandAugment()

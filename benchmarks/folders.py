@@ -25,8 +25,8 @@ from PIL import Image
 from inference import make_folder, some_model, write_table
 from measuring import CPU
 from measuring import wall_seconds as seconds
+from rankingmatch.core.memory import peak_memory
 from rankingmatch.data import decoded, images_below, source
-from rankingmatch.memory import peak_memory
 from rankingmatch.networks import outputs
 
 

@@ -17,9 +17,9 @@ from matplotlib import pyplot as plt
 from augmentation import POLICY, our_pair, photographs_of
 from measuring import Work, in_turns, wall_seconds
 from ranking import forward_and_backward, logits_and_labels
+from rankingmatch.core.randomness import Purpose
 from rankingmatch.data import rows_of_step
 from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
-from rankingmatch.randomness import Purpose
 from steps import Pass, take_passes, wide_case
 
 LOSSES = (batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive)

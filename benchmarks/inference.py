@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 
 from measuring import CPU, Row, in_turns, milliseconds, ratio, wall_seconds
-from rankingmatch.checkpoint import ModelCard
 from rankingmatch.data import Images, images_below
 from rankingmatch.networks import Classifier, make_classifier, to_tensor
-from rankingmatch.predict import csv_writer, predictions, write_predictions
-from rankingmatch.train import confusion_of
+from rankingmatch.runs.checkpoint import ModelCard
+from rankingmatch.runs.predict import csv_writer, predictions, write_predictions
+from rankingmatch.training.loop import confusion_of
 
 SIDE = 32
 COUNT = 512

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from rankingmatch.memory import peak_memory, reset_peak_memory
+from rankingmatch.core.memory import peak_memory, reset_peak_memory
 
 CPU = torch.device("cpu")
 MEBI = 2**20

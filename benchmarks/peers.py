@@ -15,7 +15,7 @@ from rankingmatch.augment import OPERATIONS, RandAugment, Weak
 from rankingmatch.augment.operations import NAMES
 
 # PIL's operations are written once, as the oracle of the tests.
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests/helpers"))
 from pil_reference import PIL_OPERATIONS
 
 # --- PIL, image by image ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import time
 
 import torch
 
-from rankingmatch.distributed import is_first, processes
+from rankingmatch.core.distributed import is_first, processes
 from steps import wide_case
 
 REACH = 1.8

@@ -14,9 +14,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC
 
-from rankingmatch.config import resolve
 from rankingmatch.data import Split
-from rankingmatch.job import load_split
+from rankingmatch.runs.config import resolve
+from rankingmatch.runs.job import load_split
 
 CHOICES: dict[str, list[ClassifierMixin]] = {
     "SelfTrainingClassifier of an SVC": [

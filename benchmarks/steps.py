@@ -14,14 +14,14 @@ from torch.nn import functional as F
 from measuring import CPU, Row, Work, in_turns, milliseconds, ratio
 from peers import ema_loop, pil_strong, pil_views, pil_weak
 from rankingmatch.augment import RandAugment
-from rankingmatch.config import Config, resolve
 from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.losses import batch_mean_triplet, masked_cross_entropy
 from rankingmatch.methods import make_method
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import to_tensor
-from rankingmatch.state import State, initial_state, make_optimizer
-from rankingmatch.train import train
+from rankingmatch.runs.config import Config, resolve
+from rankingmatch.training.loop import train
+from rankingmatch.training.state import State, initial_state, make_optimizer
 
 NEVER = 1_000_000
 

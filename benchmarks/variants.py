@@ -13,9 +13,9 @@ from torch import nn
 
 from measuring import CPU, Work, in_turns, markdown, milliseconds, ratio
 from peers import ema_loop
-from rankingmatch.batches import make_batch
 from rankingmatch.networks import Classifier
-from rankingmatch.train import update_ema
+from rankingmatch.training.batches import make_batch
+from rankingmatch.training.loop import update_ema
 from steps import Case, Pass, digits_case, take_passes, wide_case
 
 

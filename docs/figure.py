@@ -6,8 +6,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from rankingmatch.job import load_split
-from rankingmatch.run import Run
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import load_split
 
 COLORS = {"supervised": "#9aa3ad", "rankingmatch-bm": "#c2410c"}
 LABELS = {"supervised": "labeled images only", "rankingmatch-bm": "RankingMatch: with unlabeled images"}

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fenced import ROOT, blocks_of, run_page
 from PIL import Image
 
-from fenced import ROOT, blocks_of, run_page
-from rankingmatch import config, estimator
+from rankingmatch import estimator
 from rankingmatch.cli import main
-from rankingmatch.defaults import suggested_settings
+from rankingmatch.data.presets import suggested_settings
 from rankingmatch.report import assemble
+from rankingmatch.runs import config
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SHORT = 4  # steps
@@ -153,6 +154,9 @@ def test_the_site_has_every_page_and_fetches_nothing_from_elsewhere(site: Path) 
         assert not re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", sheet.read_text()), sheet
 
 
+PUBLIC = {"estimator": "RankingMatchClassifier", "losses": "batch_mean_triplet", "training.loop": "train"}
+
+
 def test_the_reference_has_the_public_names(site: Path) -> None:
-    for page, name in {"estimator": "RankingMatchClassifier", "losses": "batch_mean_triplet", "train": "train"}.items():
+    for page, name in PUBLIC.items():
         assert f'id="rankingmatch.{page}.{name}"' in (site / f"api/{page}.html").read_text()

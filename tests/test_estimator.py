@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from of_tables import OfTables
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
-
-from of_tables import OfTables
-from rankingmatch import RankingMatchClassifier
-from rankingmatch.checkpoint import ModelCard, save_model
-from rankingmatch.data import benchmark
-from rankingmatch.defaults import suggested_settings
-from rankingmatch.errors import ConfigError, InputError, RunError
-from rankingmatch.train import train
 from tiny import tiny_images, tiny_settings, tiny_split, tiny_state
+
+from rankingmatch import RankingMatchClassifier
+from rankingmatch.core.errors import ConfigError, InputError, RunError
+from rankingmatch.data import benchmark
+from rankingmatch.data.presets import suggested_settings
+from rankingmatch.runs.checkpoint import ModelCard, save_model
+from rankingmatch.training.loop import train
 
 QUICK: dict[str, Any] = {"network": "wrn-10-1", "steps": 8, "batch_size": 6, "mu": 2, "threads": 1, "random_state": 0}
 

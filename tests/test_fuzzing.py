@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fuzzing
+from fuzz_targets import TARGETS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import fuzzing
-from fuzz_targets import TARGETS
-from rankingmatch.config import Config, resolve
-from rankingmatch.errors import ConfigError, RankingMatchError
-from rankingmatch.recipe import cells, parse_recipe
+from rankingmatch.bench.recipe import cells, parse_recipe
+from rankingmatch.core.errors import ConfigError, RankingMatchError
+from rankingmatch.runs.config import Config, resolve
 
 FILES = int(os.environ.get("RANKINGMATCH_FUZZED_FILES", "60"))
 QUIETLY = settings(max_examples=max(100, FILES // 20), deadline=5000, suppress_health_check=[HealthCheck.too_slow])
@@ -67,7 +67,7 @@ def test_the_fuzzer_would_notice(tmp_path: Path) -> None:
         f"sys.exit(fuzzing.child(list(kinds), 0, 3, Path({str(tmp_path)!r})))\n"
     )
     here = Path(__file__).parent
-    paths = [str(here), str(here / "data"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(here / "helpers"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=300)
     said = done.stdout + done.stderr

@@ -6,6 +6,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import naive
+import naive_methods
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,8 +15,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import naive
-import naive_methods
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,

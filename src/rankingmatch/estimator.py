@@ -15,19 +15,19 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rankingmatch.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
-from rankingmatch.checkpoint import ModelCard, load_model, save_model
-from rankingmatch.config import Config, ExecutionSettings, assemble
+from rankingmatch.core.errors import ConfigError, InputError, RunError
+from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
-from rankingmatch.defaults import suggested_settings
-from rankingmatch.display import Lines
-from rankingmatch.errors import ConfigError, InputError, RunError
+from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
+from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import entry, make_method
 from rankingmatch.networks import outputs
-from rankingmatch.randomness import Purpose, numpy_generator
-from rankingmatch.run import flat
-from rankingmatch.state import initial_state
-from rankingmatch.train import train
+from rankingmatch.runs.checkpoint import ModelCard, load_model, save_model
+from rankingmatch.runs.config import Config, ExecutionSettings, assemble
+from rankingmatch.runs.directory import flat
+from rankingmatch.runs.display import Lines
+from rankingmatch.training.loop import train
+from rankingmatch.training.state import initial_state
 
 # Options of `rankingmatch train` that X, y or a parameter of its own say here.
 _SAID_OTHERWISE = (

@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
+from pil_reference import PIL_CTA_OPERATIONS, by_pil, weak_by_pil
+from real_images import from_pil, photographs, to_pil
 from torch import Tensor
 
-from pil_reference import PIL_CTA_OPERATIONS, by_pil, weak_by_pil
 from rankingmatch.augment import CTADraw, CTAugment, ViewSettings, Weak, augmented, view_policies
 from rankingmatch.augment.ctaugment import BINS, BINS_OF, CTA_NAMES, CTA_OPERATIONS, CUTOUT, bin_weights
 from rankingmatch.augment.policies import WeakDraw
-from real_images import from_pil, photographs, to_pil
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -3,12 +3,12 @@
 import pytest
 import torch
 from PIL import ImageFilter
-
 from pil_reference import PIL_OPERATIONS, by_pil
+from real_images import from_pil, photographs, to_pil
+
 from rankingmatch.augment import OPERATIONS, apply_operations, quarter_turns
 from rankingmatch.augment.filters import smooth
 from rankingmatch.augment.operations import NAMES
-from real_images import from_pil, photographs, to_pil
 
 
 def test_the_fourteen_operations_of_the_paper_are_there() -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from pil_reference import by_pil, weak_by_pil
+from real_images import from_pil, photographs, to_pil
 from torch import Tensor
 
-from pil_reference import by_pil, weak_by_pil
 from rankingmatch.augment import RandAugment, ViewSettings, Weak, augmented, cutout, view_policies
 from rankingmatch.augment.operations import IDENTITY, NAMES, OPERATIONS
 from rankingmatch.augment.policies import StrongDraw, WeakDraw
-from real_images import from_pil, photographs, to_pil
 
 
 def generator(seed: int = 0) -> torch.Generator:

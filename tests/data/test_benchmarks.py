@@ -13,9 +13,9 @@ import original_files
 import pytest
 from scipy.io import savemat
 
+from rankingmatch.core.errors import DataError
 from rankingmatch.data import Dataset, DataSettings, benchmark, make_split
 from rankingmatch.data.resize import resize_images
-from rankingmatch.errors import DataError
 
 
 @pytest.fixture(autouse=True)

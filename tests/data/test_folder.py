@@ -10,10 +10,10 @@ import pytest
 from image_folders import class_folders, picture
 from PIL import Image
 
-from rankingmatch.config import resolve
+from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.data import UNLABELED, Dataset, make_split, source
 from rankingmatch.data.decode import AT_ONCE, UnreadableError, decode, header
-from rankingmatch.errors import ConfigError, DataError
+from rankingmatch.runs.config import resolve
 
 
 @pytest.fixture(autouse=True)

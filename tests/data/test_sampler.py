@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankingmatch.core.randomness import Purpose
 from rankingmatch.data import rows_of_step
-from rankingmatch.randomness import Purpose
 
 POOL = np.array([3, 5, 8, 13, 21, 34, 55])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankingmatch.config import resolve
+from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.data import (
     UNLABELED,
     Dataset,
@@ -19,7 +19,7 @@ from rankingmatch.data import (
     rows_to_json,
 )
 from rankingmatch.data.resize import resize_images
-from rankingmatch.errors import ConfigError, DataError
+from rankingmatch.runs.config import resolve
 
 NAMES = ("cat", "dog", "owl")
 

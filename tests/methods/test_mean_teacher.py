@@ -1,11 +1,11 @@
 """The teacher of Mean Teacher sees its batch as the student does, and learns nothing from it."""
 
 import torch
+from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import nn
 
-from rankingmatch.batches import make_batch
 from rankingmatch.methods import Context
-from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+from rankingmatch.training.batches import make_batch
 
 
 def test_running_statistics_neither_matter_to_the_teacher_nor_change() -> None:

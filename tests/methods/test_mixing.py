@@ -1,9 +1,9 @@
 """MixUp's draws and its arithmetic, and sharpening."""
 
+import naive
 import pytest
 import torch
 
-import naive
 from rankingmatch.methods.mixing import MixDraw, draw_mixup, mixup
 from rankingmatch.methods.targets import align_distribution, most_confident, sharpen
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 import naive
+import pytest
 from linear import CLASSES, LABELS, Linear, assert_finite, fixed_batch, generator, losses_of, naive_logits, rows_of
+
 from rankingmatch.methods import Method, make_method
 from rankingmatch.methods.mixing import draw_mixup
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+import naive
 import pytest
 import torch
-
-import naive
 from linear import CLASSES, LABELS, Linear, assert_finite, fixed_batch, generator, naive_logits, rows_of
+
 from rankingmatch.methods import Batch, Context, Task, make_method
 from rankingmatch.methods.mixing import draw_mixup
 from rankingmatch.methods.remixmatch import ReMixMatch

@@ -13,9 +13,9 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
+from subjects import NASTY, made_outputs, made_subject, without_truth
 
 from rankingmatch.report import Status, maps, page_content, render_page
-from subjects import NASTY, made_outputs, made_subject, without_truth
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")

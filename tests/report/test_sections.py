@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from subjects import NASTY, made_history, made_outputs, made_subject, without_truth
 
 from rankingmatch.report import Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.assemble import json_in_html, notes_of
@@ -21,7 +22,6 @@ from rankingmatch.report.pairs import cosine_similarities, distribution, pairs_s
 from rankingmatch.report.panels import binned, comparison_panels, cost_panels, training_panels
 from rankingmatch.report.sheet import MOST, Sheet, thumbnail
 from rankingmatch.report.statistics import mean_and_interval, paired_difference, wilson_interval
-from subjects import NASTY, made_history, made_outputs, made_subject, without_truth
 
 # --- how sure an error is ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rankingmatch.augment import filters, geometry, tables
+from rankingmatch.augment import filters, geometry, lookup
 from rankingmatch.augment.operations import Operation, apply_operations, identity
 from rankingmatch.augment.policies import Weak, WeakDraw, cutout
 
@@ -22,22 +22,22 @@ LARGEST_SQUARE = 0.5  # of the shorter side, for the operation "cutout"
 # The ranges are those of the paper's appendix.
 CTA_OPERATIONS: dict[str, Operation] = {
     "identity": Operation("filter", identity),
-    "autocontrast": Operation("table", tables.autocontrast_by, 0, 1),
+    "autocontrast": Operation("table", lookup.autocontrast_by, 0, 1),
     "blur": Operation("filter", filters.blur_by, 0, 1),
-    "brightness": Operation("table", tables.brightness, 0, 1),
+    "brightness": Operation("table", lookup.brightness, 0, 1),
     "color": Operation("filter", filters.color, 0, 1),
-    "contrast": Operation("table", tables.contrast, 0, 1),
+    "contrast": Operation("table", lookup.contrast, 0, 1),
     "cutout": Operation("filter", identity),  # its squares have a place as well: `CTAugment` draws them itself
-    "equalize": Operation("table", tables.equalize_by, 0, 1),
-    "invert": Operation("table", tables.invert_by, 0, 1),
-    "posterize": Operation("table", tables.posterize, 1, 9),  # 8 bins, of 1…8 bits
+    "equalize": Operation("table", lookup.equalize_by, 0, 1),
+    "invert": Operation("table", lookup.invert_by, 0, 1),
+    "posterize": Operation("table", lookup.posterize, 1, 9),  # 8 bins, of 1…8 bits
     "rescale": Operation("filter", geometry.rescale, 0.5, 1),
     "rotate": Operation("affine", geometry.rotation, -45, 45),
     "sharpness": Operation("filter", filters.sharpness, 0, 1),
     "shear-x": Operation("affine", geometry.shear_x, -0.3, 0.3),
     "shear-y": Operation("affine", geometry.shear_y, -0.3, 0.3),
     "smooth": Operation("filter", filters.smooth_by, 0, 1),
-    "solarize": Operation("table", tables.solarize, 0, 1),
+    "solarize": Operation("table", lookup.solarize, 0, 1),
     "translate-x": Operation("affine", geometry.translation_x, -0.3, 0.3),
     "translate-y": Operation("affine", geometry.translation_y, -0.3, 0.3),
 }

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from rankingmatch.augment.tables import blend, gray
+from rankingmatch.augment.lookup import blend, gray
 
 
 def color(images: Tensor, factor: Tensor) -> Tensor:

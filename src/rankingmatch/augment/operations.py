@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rankingmatch.augment import filters, geometry, tables
+from rankingmatch.augment import filters, geometry, lookup
 
 Kind = Literal["table", "affine", "filter"]
 KINDS: tuple[Kind, ...] = ("table", "affine", "filter")
@@ -34,7 +34,7 @@ class Operation:
         if self.kind == "affine":
             return geometry.affine(images, self.function(magnitude, *images.shape[2:]))
         result = self.function(images, magnitude)
-        return tables.look_up(images, result) if self.kind == "table" else result
+        return lookup.look_up(images, result) if self.kind == "table" else result
 
 
 def identity(images: Tensor, _: Tensor) -> Tensor:
@@ -44,17 +44,17 @@ def identity(images: Tensor, _: Tensor) -> Tensor:
 
 OPERATIONS: dict[str, Operation] = {
     "identity": Operation("filter", identity),
-    "autocontrast": Operation("table", tables.autocontrast),
-    "brightness": Operation("table", tables.brightness, 0.05, 0.95),
+    "autocontrast": Operation("table", lookup.autocontrast),
+    "brightness": Operation("table", lookup.brightness, 0.05, 0.95),
     "color": Operation("filter", filters.color, 0.05, 0.95),
-    "contrast": Operation("table", tables.contrast, 0.05, 0.95),
-    "equalize": Operation("table", tables.equalize),
-    "posterize": Operation("table", tables.posterize, 4, 9),  # the fraction is dropped: 4…8 bits alike
+    "contrast": Operation("table", lookup.contrast, 0.05, 0.95),
+    "equalize": Operation("table", lookup.equalize),
+    "posterize": Operation("table", lookup.posterize, 4, 9),  # the fraction is dropped: 4…8 bits alike
     "rotate": Operation("affine", geometry.rotation, -30, 30),
     "sharpness": Operation("filter", filters.sharpness, 0.05, 0.95),
     "shear-x": Operation("affine", geometry.shear_x, -0.3, 0.3),
     "shear-y": Operation("affine", geometry.shear_y, -0.3, 0.3),
-    "solarize": Operation("table", tables.solarize, 0, 1),
+    "solarize": Operation("table", lookup.solarize, 0, 1),
     "translate-x": Operation("affine", geometry.translation_x, -0.3, 0.3),
     "translate-y": Operation("affine", geometry.translation_y, -0.3, 0.3),
 }
@@ -85,7 +85,7 @@ def apply_operations(
             made = one.function(part, magnitude) if of_images else one.function(magnitude, *images.shape[2:])
             pieces[one.kind].append(made)
     results, done = [], 0
-    for kind, work in (("table", tables.look_up), ("affine", geometry.affine)):
+    for kind, work in (("table", lookup.look_up), ("affine", geometry.affine)):
         if pieces[kind]:
             values = torch.cat(pieces[kind])
             results.append(work(sorted_images[done : done + len(values)], values))

@@ -5,7 +5,7 @@ from typing import Literal
 
 from rankingmatch.augment.ctaugment import CTAugment
 from rankingmatch.augment.policies import Policy, RandAugment, Weak
-from rankingmatch.options import option
+from rankingmatch.core.options import option
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rankingmatch.cli.grids import bench
 from rankingmatch.cli.options import json_option
 from rankingmatch.cli.predicting import predict
 from rankingmatch.cli.training import train
-from rankingmatch.errors import DivergedError, Interrupted, RankingMatchError, unknown_name
+from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, unknown_name
 
 INTERRUPTED = 130
 
@@ -25,7 +25,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command; `train` gets its flags from the declared options, and so is made on demand."""
         if cmd_name == "train":
-            from rankingmatch.flags import SettingsCommand
+            from rankingmatch.cli.flags import SettingsCommand
 
             plain = self.commands["train"]
             return SettingsCommand(
@@ -71,8 +71,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @json_option
 def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
     """Measure a trained RUN on its test images, or on those of DATA, a name or a folder."""
-    from rankingmatch.evaluate import evaluate_run, evaluation_table
-    from rankingmatch.run import Run
+    from rankingmatch.runs.directory import Run
+    from rankingmatch.runs.evaluate import evaluate_run, evaluation_table
 
     report = evaluate_run(Run(run), data, best=best, device=device)
     if as_json:
@@ -100,7 +100,7 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     Normalisation and softmax are inside; it takes any number of images at a time. It is compared with PyTorch in ONNX
     Runtime before it is written. RUN may also be a model's safetensors file.
     """
-    from rankingmatch.export import export_run
+    from rankingmatch.runs.export import export_run
 
     exported = export_run(run, file, values=values, logits=logits, best=best)
     click.echo(json.dumps(exported.to_json()) if as_json else exported.words())
@@ -130,7 +130,7 @@ def report(
     runs: tuple[Path, ...], out: Path | None, figures: Path | None, audited: int, device: str | None, as_json: bool
 ) -> None:
     """Show one RUN, or several side by side, on a page that opens in any browser without a network."""
-    from rankingmatch.inspection import write_report
+    from rankingmatch.runs.inspect import write_report
 
     page = write_report(runs, out, figures=figures, device=device, audited=audited)
     if as_json:
@@ -143,7 +143,7 @@ def report(
 @json_option
 def methods(as_json: bool) -> None:
     """List the methods, with the paper's comparison of them."""
-    from rankingmatch.listing import method_rows, print_rows
+    from rankingmatch.cli.listing import method_rows, print_rows
 
     print_rows(method_rows(), as_json)
 
@@ -152,7 +152,7 @@ def methods(as_json: bool) -> None:
 @json_option
 def datasets(as_json: bool) -> None:
     """List the datasets known by name, with their settings."""
-    from rankingmatch.listing import dataset_rows, print_rows
+    from rankingmatch.cli.listing import dataset_rows, print_rows
 
     print_rows(dataset_rows(), as_json)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rankingmatch.cli.options import json_option
-from rankingmatch.errors import ConfigError, unknown_name
+from rankingmatch.core.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
-    from rankingmatch.cluster import Resources
+    from rankingmatch.bench.cluster import Resources
 
 
 @click.command()
@@ -69,8 +69,8 @@ def bench(
     RECIPES are names of recipes that come along (table1, table5, digits …), or TOML files. Finished runs are kept, an
     interrupted one goes on. On a cluster, all machines must see --out; a run whose machine is lost goes on elsewhere.
     """
-    from rankingmatch.bench import Files, run_recipes
-    from rankingmatch.scale import SCALES
+    from rankingmatch.bench.command import Files, run_recipes
+    from rankingmatch.bench.scale import SCALES
 
     if scale is not None and scale not in SCALES:
         raise unknown_name("scale", scale, SCALES)
@@ -94,7 +94,7 @@ def bench(
 
 def _resources(jobs: int, on: str, ray_address: str | None, **per_run: float | None) -> "Resources | None":
     """What a run takes of a Ray cluster; None where there is none."""
-    from rankingmatch.cluster import Resources
+    from rankingmatch.bench.cluster import Resources
 
     if on == "ray" and jobs > 1:
         raise ConfigError("--jobs goes with --on here; a cluster has room for as many as --cpus-per-run allows")

@@ -11,7 +11,7 @@ from typing import IO
 import click
 
 from rankingmatch.cli.options import json_option
-from rankingmatch.errors import ConfigError
+from rankingmatch.core.errors import ConfigError
 
 
 @click.command()
@@ -43,9 +43,9 @@ def predict(
 
     IMAGES are files and folders; - reads names from standard input. Files that are no images are left out and listed.
     """
-    from rankingmatch import predict as words
-    from rankingmatch.display import watched
-    from rankingmatch.run import Run
+    from rankingmatch.runs import predict as words
+    from rankingmatch.runs.directory import Run
+    from rankingmatch.runs.display import watched
 
     if link and sort_into is None:
         raise ConfigError("--link goes with --sort-into DIR")
@@ -73,7 +73,7 @@ def predict(
 @contextlib.contextmanager
 def _text(path: Path | None) -> Iterator[IO[str]]:
     """A file that appears when it is whole, or standard output; names that are no text pass as the bytes they are."""
-    from rankingmatch.atomic import opened_atomically
+    from rankingmatch.core.atomic import opened_atomically
 
     if path is not None and not path.parent.is_dir():
         raise ConfigError(f"--out {path}: there is no directory {path.parent}")

@@ -9,12 +9,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from rankingmatch.cli.options import json_option
-from rankingmatch.errors import ConfigError, DivergedError, RankingMatchError
+from rankingmatch.core.errors import ConfigError, DivergedError, RankingMatchError
 
 if TYPE_CHECKING:
-    from rankingmatch.config import Config
-    from rankingmatch.job import Job
-    from rankingmatch.run import Run
+    from rankingmatch.runs.config import Config
+    from rankingmatch.runs.directory import Run
+    from rankingmatch.runs.job import Job
 
 LONG = 1200  # seconds: whoever meets this for the first time should not have to wait for that
 FIRST_LOOK = 16  # pixels, enough to see whether it works at all
@@ -65,8 +65,8 @@ def train(
     A dataset brings defaults of its own, which `rankingmatch datasets` shows, and a folder's follow from what is in it;
     flags come before them.
     """
-    from rankingmatch.distributed import from_first, is_first, processes, restarted
-    from rankingmatch.flags import given_settings
+    from rankingmatch.cli.flags import given_settings
+    from rankingmatch.core.distributed import from_first, is_first, processes, restarted
 
     with processes():
         given, resume = given_settings(settings), resume or restarted()
@@ -81,8 +81,8 @@ def train(
 
 
 def _carry_out(run: "Run", config: "Config", reporting: bool, as_json: bool, quiet: bool) -> None:
-    from rankingmatch.display import display_for, follow, introduce
-    from rankingmatch.job import begin
+    from rankingmatch.runs.display import display_for, follow, introduce
+    from rankingmatch.runs.job import begin
 
     if not (as_json or quiet):
         introduce(config)
@@ -99,8 +99,8 @@ def _carry_out(run: "Run", config: "Config", reporting: bool, as_json: bool, qui
 
 def _announce_time(job: "Job") -> None:
     """Say beforehand how long a new run will take."""
-    from rankingmatch.estimate import estimate_run
-    from rankingmatch.progress import duration
+    from rankingmatch.runs.display import duration
+    from rankingmatch.runs.estimate import estimate_run
 
     seconds = None if job.state.step else estimate_run(job.config)
     if seconds is not None:
@@ -117,8 +117,8 @@ def _locate(
     data: str | None, method: str | None, out: Path | None, resume: bool, given: dict[str, Any]
 ) -> "tuple[Run, Config]":
     """The run to work in and its configuration; nothing is written yet."""
-    from rankingmatch.config import resolve
-    from rankingmatch.run import Run
+    from rankingmatch.runs.config import resolve
+    from rankingmatch.runs.directory import Run
 
     if resume and out is not None and (Run(out).exists() or data is None):
         return Run(out), _resumed(Run(out).config(), {"dataset": data, "method": method, **given})
@@ -164,7 +164,7 @@ def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
 
 def _report_on(run: "Run") -> None:
     """Write the page of a run that has just ended; that it cannot be written must not spoil the run."""
-    from rankingmatch.inspection import write_report
+    from rankingmatch.runs.inspect import write_report
 
     try:
         write_report([run.path])
@@ -173,7 +173,7 @@ def _report_on(run: "Run") -> None:
 
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
-    from rankingmatch.display import result_lines
+    from rankingmatch.runs.display import result_lines
 
     result = run.result()
     assert result is not None

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from rankingmatch.core.errors import unknown_name
 from rankingmatch.data import formats
 from rankingmatch.data.cache import load_cached
 from rankingmatch.data.files import File, Form
 from rankingmatch.data.resize import resize_images
 from rankingmatch.data.split import Dataset, Images
-from rankingmatch.errors import unknown_name
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import IO, Any
 import numpy as np
 import platformdirs
 
-from rankingmatch.atomic import write_json
+from rankingmatch.core.atomic import write_json
+from rankingmatch.core.errors import DataError, expect
 from rankingmatch.data.files import Form, Found, checksum, find, opened
 from rankingmatch.data.formats import Block, Decoded
 from rankingmatch.data.resize import resize_images
 from rankingmatch.data.split import UNLABELED, Dataset, Images
-from rankingmatch.errors import DataError, expect
 
 FORMAT = 1  # of the cache: a new number leaves the old caches alone
 RESIZED_AT_ONCE = 1000  # images: a large set is never in memory as a whole

@@ -17,8 +17,8 @@ from typing import IO
 
 import platformdirs
 
+from rankingmatch.core.errors import DataError
 from rankingmatch.data.formats import Reader, Source
-from rankingmatch.errors import DataError
 
 log = logging.getLogger(__name__)
 

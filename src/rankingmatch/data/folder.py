@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rankingmatch.core.errors import DataError
 from rankingmatch.data.decode import image_suffixes
 from rankingmatch.data.split import UNLABELED
-from rankingmatch.errors import DataError
 
 LABELED = ("labeled", "train")
 HELD_OUT = {"val": "validation", "validation": "validation", "test": "test"}

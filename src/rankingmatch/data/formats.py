@@ -16,9 +16,9 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rankingmatch.core.errors import DataError, expect
 from rankingmatch.data.plain_pickle import PlainArray, read_pickle
 from rankingmatch.data.split import UNLABELED
-from rankingmatch.errors import DataError, expect
 
 
 class Source(Protocol):

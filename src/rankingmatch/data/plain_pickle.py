@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rankingmatch.errors import DataError, expect
+from rankingmatch.core.errors import DataError, expect
 
 
 class PlainArray:

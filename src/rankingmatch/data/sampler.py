@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rankingmatch.randomness import Purpose, numpy_generator
+from rankingmatch.core.randomness import Purpose, numpy_generator
 
 
 def rows_of_step(pool: np.ndarray, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from rankingmatch.core.errors import ConfigError, DataError, unknown_name
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark
 from rankingmatch.data.cache import FORMAT, cache_place, read_about, read_cache, write_cache
 from rankingmatch.data.decode import Header, UnreadableError, decoded, header
 from rankingmatch.data.folder import Folder, printable, scan, some
 from rankingmatch.data.formats import Block, Decoded
+from rankingmatch.data.presets import suggested_settings
 from rankingmatch.data.split import Dataset
-from rankingmatch.defaults import suggested_settings
-from rankingmatch.errors import ConfigError, DataError, unknown_name
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from rankingmatch.errors import DataError
-from rankingmatch.options import option
-from rankingmatch.randomness import Purpose, numpy_generator
+from rankingmatch.core.errors import DataError
+from rankingmatch.core.options import option
+from rankingmatch.core.randomness import Purpose, numpy_generator
 
 log = logging.getLogger(__name__)
 

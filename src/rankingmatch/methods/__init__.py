@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankingmatch.errors import ConfigError, unknown_name
+from rankingmatch.core.errors import ConfigError, unknown_name
+from rankingmatch.core.options import Option, imported, options_of, validate
 from rankingmatch.methods.fixmatch import FixMatch
 from rankingmatch.methods.flexmatch import FlexMatch
 from rankingmatch.methods.freematch import FreeMatch
@@ -20,7 +21,6 @@ from rankingmatch.methods.softmatch import SoftMatch
 from rankingmatch.methods.supervised import Supervised
 from rankingmatch.methods.uda import UDA
 from rankingmatch.methods.vat import VirtualAdversarialTraining
-from rankingmatch.options import Option, imported, options_of, validate
 
 __all__ = [
     "METHODS",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import pseudo_label
@@ -17,9 +17,9 @@ from rankingmatch.methods.targets import pseudo_label
 class FlexMatch(Method):
     """FixMatch's losses; how far a class is learned is counted by the last confident labels of the whole pool."""
 
-    threshold: float = declarations.threshold()
-    unlabeled_weight: float = declarations.unlabeled_weight()
-    weak_pass: WeakPass = declarations.weak_pass()
+    threshold: float = shared_options.threshold()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
+    weak_pass: WeakPass = shared_options.weak_pass()
 
     def prepare(self, task: Task) -> None:
         """`learned` has the last confident label of every unlabeled row, -1 before there is one."""

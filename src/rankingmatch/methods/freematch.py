@@ -6,22 +6,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.options import option
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import histogram, update_average
-from rankingmatch.options import option
 
 
 @dataclass(eq=False)
 class FreeMatch(Method):
     """FixMatch's losses under self-adaptive thresholds, plus self-adaptive fairness."""
 
-    unlabeled_weight: float = declarations.unlabeled_weight()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
     fairness_weight: float = option(0.01, "w_f: weight of the fairness loss.", interval="[0, inf)")
-    statistics_decay: float = declarations.statistics_decay()
-    weak_pass: WeakPass = declarations.weak_pass()
+    statistics_decay: float = shared_options.statistics_decay()
+    weak_pass: WeakPass = shared_options.weak_pass()
 
     def prepare(self, task: Task) -> None:
         """Moving averages over weak views, all from 1/C: τ of max(q), p̃ of q, h̃ of the histogram of q̂."""

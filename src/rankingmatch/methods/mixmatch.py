@@ -6,24 +6,24 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import brier, soft_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import draw_mixup, mixup
 from rankingmatch.methods.passes import interleaved_logits, mean_probabilities
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
 from rankingmatch.methods.targets import sharpen
-from rankingmatch.schedule import linear_ramp
 
 
 @dataclass(eq=False)
 class MixMatch(Method):
     """Cross-entropy on mixed labeled rows + λ_u · squared error on mixed unlabeled rows."""
 
-    unlabeled_weight: float = declarations.unlabeled_weight(75.0)
-    ramp: float = declarations.ramp(0.125)
-    guesses: int = declarations.guesses()
-    sharpening: float = declarations.sharpening()
-    alpha: float = declarations.alpha()
+    unlabeled_weight: float = shared_options.unlabeled_weight(75.0)
+    ramp: float = shared_options.ramp(0.125)
+    guesses: int = shared_options.guesses()
+    sharpening: float = shared_options.sharpening()
+    alpha: float = shared_options.alpha()
 
     @property
     def unlabeled_views(self) -> tuple[str, ...]:

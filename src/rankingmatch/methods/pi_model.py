@@ -6,10 +6,10 @@ from typing import ClassVar
 from torch import nn
 from torch.nn import functional as F
 
-from rankingmatch.methods import declarations
+from rankingmatch.core.schedule import linear_ramp
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
-from rankingmatch.schedule import linear_ramp
 
 
 @dataclass(eq=False)
@@ -17,8 +17,8 @@ class PiModel(Method):
     """Squared difference between the softmax of two weak views; both are learned from."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
-    unlabeled_weight: float = declarations.unlabeled_weight(10.0)
-    ramp: float = declarations.ramp(0.4)
+    unlabeled_weight: float = shared_options.unlabeled_weight(10.0)
+    ramp: float = shared_options.ramp(0.4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q'‖²."""

@@ -6,12 +6,12 @@ from typing import ClassVar
 from torch import nn
 from torch.nn import functional as F
 
+from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
 from rankingmatch.methods.targets import pseudo_label
-from rankingmatch.schedule import linear_ramp
 
 
 @dataclass(eq=False)
@@ -19,9 +19,9 @@ class PseudoLabel(Method):
     """Cross-entropy of confident unlabeled images with their own argmax, at a weight that grows."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
-    threshold: float = declarations.threshold()
-    unlabeled_weight: float = declarations.unlabeled_weight()
-    ramp: float = declarations.ramp(0.4)
+    threshold: float = shared_options.threshold()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
+    ramp: float = shared_options.ramp(0.4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u(s) (1/μB) Σ 1(confident) H(q̂, q): target and prediction are of the same view."""

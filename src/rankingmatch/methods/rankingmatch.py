@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankingmatch.errors import ConfigError
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.options import option
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
@@ -16,12 +17,11 @@ from rankingmatch.losses import (
     contrastive,
     masked_cross_entropy,
 )
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Output
-from rankingmatch.options import option
 
 TRIPLET_LOSSES: dict[str, Callable[..., Tensor]] = {
     "bm": batch_mean_triplet,
@@ -40,8 +40,8 @@ class RankingMatch(Method):
     """
 
     ranking: Literal["bm", "bh", "ba", "ct", "bm+ct"] = "bm"
-    threshold: float = declarations.threshold()
-    unlabeled_weight: float = declarations.unlabeled_weight()
+    threshold: float = shared_options.threshold()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
     ranking_weight: float = option(1.0, "λ_r: weight of the ranking losses.", interval="[0, inf)")
     margin: float = option(0.5, "m: margin of the triplet losses.", interval="[0, inf)", used_by=TRIPLETS)
     soft_margin: bool = option(True, "f: softplus (soft margin) rather than hinge.", used_by=TRIPLETS)
@@ -57,12 +57,12 @@ class RankingMatch(Method):
         "logits", "C: rank the logits, as the paper argues, or the features before the head."
     )
     rank_all: bool = option(False, "Rank all unlabeled rows rather than the confident ones only.")
-    weak_pass: WeakPass = declarations.weak_pass()
-    skip_unsure: bool = declarations.skip_unsure()
+    weak_pass: WeakPass = shared_options.weak_pass()
+    skip_unsure: bool = shared_options.skip_unsure()
 
     def prepare(self, task: Task) -> None:
         """Refuse to rank features that a network does not give, or rows that do not go through it."""
-        declarations.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        shared_options.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
         if self.skip_unsure and self.rank_all:
             raise ConfigError("--rank-all ranks the rows that --skip-unsure leaves out; give one of them")
         if self.rank_on == "features" and task.features == 0:
@@ -71,7 +71,7 @@ class RankingMatch(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
         (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        skip_below = declarations.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        skip_below = shared_options.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
         outputs = view_outputs(model, labeled, weak, strong, self.weak_pass, skip_below)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)

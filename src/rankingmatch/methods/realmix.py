@@ -6,29 +6,29 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from rankingmatch.core.options import option
+from rankingmatch.core.schedule import Annealing, linear_ramp, tsa_threshold
 from rankingmatch.losses import masked_brier, tsa_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import draw_mixup, mixup
 from rankingmatch.methods.passes import interleaved_logits, mean_probabilities
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
 from rankingmatch.methods.targets import most_confident, sharpen
-from rankingmatch.options import option
-from rankingmatch.schedule import Annealing, linear_ramp, tsa_threshold
 
 
 @dataclass(eq=False)
 class RealMix(Method):
     """Annealed cross-entropy on mixed labeled rows + λ_u · masked squared error on mixed unlabeled rows."""
 
-    unlabeled_weight: float = declarations.unlabeled_weight(75.0)
-    ramp: float = declarations.ramp(0.125)
-    guesses: int = declarations.guesses()
+    unlabeled_weight: float = shared_options.unlabeled_weight(75.0)
+    ramp: float = shared_options.ramp(0.125)
+    guesses: int = shared_options.guesses()
     strong_views: int = option(
         1, "Strong views that are trained towards the guess of the weak ones.", interval="[0, 64]"
     )
-    sharpening: float = declarations.sharpening()
-    alpha: float = declarations.alpha()
-    tsa: Annealing = declarations.tsa("linear")
+    sharpening: float = shared_options.sharpening()
+    alpha: float = shared_options.alpha()
+    tsa: Annealing = shared_options.tsa("linear")
     dropped: float = option(
         0.1, "Share of the unlabeled images of a batch, the least confident, that are left out.", interval="[0, 1)"
     )

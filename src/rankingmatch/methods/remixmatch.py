@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.augment import quarter_turns
+from rankingmatch.core.options import option
+from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import draw_mixup, mixup
 from rankingmatch.methods.passes import interleaved_logits, mean_probabilities, running_statistics_kept
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import align_distribution, sharpen
-from rankingmatch.options import option
-from rankingmatch.schedule import linear_ramp
 
 REMEMBERED = 128  # batches whose mean prediction is what the model is said to believe
 
@@ -23,13 +23,13 @@ REMEMBERED = 128  # batches whose mean prediction is what the model is said to b
 class ReMixMatch(Method):
     """Cross-entropies of mixed labeled and unlabeled rows, of an unmixed strong view, and of its rotation."""
 
-    unlabeled_weight: float = declarations.unlabeled_weight(1.5)
+    unlabeled_weight: float = shared_options.unlabeled_weight(1.5)
     strong_weight: float = option(0.5, "Weight of the loss of the first strong view, unmixed.", interval="[0, inf)")
     rotation_weight: float = option(0.5, "Weight of the loss of recognising rotations.", interval="[0, inf)")
-    ramp: float = declarations.ramp(0.125)
-    guesses: int = declarations.guesses(8)
-    sharpening: float = declarations.sharpening()
-    alpha: float = declarations.alpha()
+    ramp: float = shared_options.ramp(0.125)
+    guesses: int = shared_options.guesses(8)
+    sharpening: float = shared_options.sharpening()
+    alpha: float = shared_options.alpha()
 
     @property
     def unlabeled_views(self) -> tuple[str, ...]:

@@ -6,23 +6,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.options import option
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import update_average
-from rankingmatch.options import option
 
 
 @dataclass(eq=False)
 class SoftMatch(Method):
     """FixMatch's losses with a truncated Gaussian of the confidence as weight, and uniform alignment."""
 
-    unlabeled_weight: float = declarations.unlabeled_weight()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
     sigmas: float = option(2.0, "n: the Gaussian's deviation is σ / n.", interval="(0, inf)")
     uniform_alignment: bool = option(True, "Take confidences after dividing by the average prediction.")
-    statistics_decay: float = declarations.statistics_decay()
-    weak_pass: WeakPass = declarations.weak_pass()
+    statistics_decay: float = shared_options.statistics_decay()
+    weak_pass: WeakPass = shared_options.weak_pass()
 
     def prepare(self, task: Task) -> None:
         """Moving averages over weak views: mean μ and variance σ² of the confidence, and the prediction p̃."""

@@ -4,23 +4,23 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from rankingmatch.core.schedule import Annealing, tsa_threshold
 from rankingmatch.losses import kl_divergence, tsa_cross_entropy
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
 from rankingmatch.methods.targets import pseudo_label, sharpen
-from rankingmatch.schedule import Annealing, tsa_threshold
 
 
 @dataclass(eq=False)
 class UDA(Method):
     """Divergence of strong views from confident, sharpened weak ones; easy labels may be left out at first (TSA)."""
 
-    threshold: float = declarations.threshold(0.8)
-    sharpening: float = declarations.sharpening(0.4)
-    unlabeled_weight: float = declarations.unlabeled_weight()
-    tsa: Annealing = declarations.tsa("none")
-    weak_pass: WeakPass = declarations.weak_pass()
+    threshold: float = shared_options.threshold(0.8)
+    sharpening: float = shared_options.sharpening(0.4)
+    unlabeled_weight: float = shared_options.unlabeled_weight()
+    tsa: Annealing = shared_options.tsa("none")
+    weak_pass: WeakPass = shared_options.weak_pass()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ 1(confident) KL(sharpen(q) ‖ strong view)."""

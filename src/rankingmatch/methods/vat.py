@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.options import option
+from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import entropy, kl_divergence, l2_normalized
-from rankingmatch.methods import declarations
+from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits, perturbed_logits, running_statistics_kept
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
-from rankingmatch.options import option
-from rankingmatch.schedule import linear_ramp
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class VirtualAdversarialTraining(Method):
     power_iterations: int = option(1, "Power iterations that find the perturbation's direction.", interval="[0, 100]")
     adversarial_weight: float = option(0.3, "Weight of the adversarial divergence.", interval="[0, inf)")
     entropy_weight: float = option(0.06, "Weight of the entropy of the predictions.", interval="[0, inf)")
-    ramp: float = declarations.ramp(0.4)
+    ramp: float = shared_options.ramp(0.4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_v(s) (1/μB) Σ KL(q ‖ q(u + r)) + λ_e (1/μB) Σ H(q)."""

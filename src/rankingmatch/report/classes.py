@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rankingmatch.metrics import calibration_error, confusion_matrix, error_rate
+from rankingmatch.core.metrics import calibration_error, confusion_matrix, error_rate
 from rankingmatch.report.sheet import Sheet
 from rankingmatch.report.statistics import wilson_interval
 from rankingmatch.report.subject import Outputs

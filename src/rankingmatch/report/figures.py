@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankingmatch.errors import ConfigError
+from rankingmatch.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,221 @@
+"""Recipes: grids of runs (rows × datasets × labels × folds).
+
+A recipe is a short TOML file that says only what differs from the defaults:
+
+    title = "CIFAR-10 and SVHN"
+    methods = ["supervised", "rankingmatch-bm"]     # a row of the table for each
+    folds = 5
+    scale = "small"                                 # optional; else "paper"
+
+    [datasets.cifar10]                              # a column for each number of labels
+    labels = [250, 4000]
+    epochs = 256                                    # any option, for the runs on this dataset
+    [datasets.stl10]                                # no labels: as many as the dataset comes with
+
+    [settings]                                      # any option, for all runs
+    mu = 7
+
+    [rows."without L2"]                             # further rows: a method with options of its own
+    method = "rankingmatch-bm"
+    l2_normalize = false
+
+    [paper]                                         # the paper's figures, column by column ("" where it has none);
+    "rankingmatch-bm" = ["6.77 ± 0.89", "", ""]     # a name that is no row is shown as cited
+
+With `measure = "epoch"` or `"batch"`, the table is about seconds and peak memory rather than errors, and `paper` has
+two such tables, `paper.seconds` and `paper.memory`.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from rankingmatch.bench.scale import SCALES, scaled
+from rankingmatch.core.errors import ConfigError, unknown_name
+from rankingmatch.data import title
+from rankingmatch.runs.config import Config, check_rooms, resolve
+
+RECIPES = resources.files("rankingmatch.bench") / "recipes"
+ERRORS = "errors"
+SECONDS, MEMORY = "seconds", "memory"
+Figures = dict[str, tuple[str, ...]]  # row → a figure for each column, as it is printed
+
+
+@dataclass(frozen=True)
+class Column:
+    """A dataset with a number of labels; None for what the dataset comes with."""
+
+    dataset: str
+    labels: int | None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The head of the column."""
+        name = title(self.dataset)
+        return name if self.labels is None else f"{name}, {self.labels} labels"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table: a method with options of its own."""
+
+    name: str
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A grid of runs, and what a table says of them."""
+
+    name: str
+    title: str
+    lines: tuple[Line, ...]
+    columns: tuple[Column, ...]
+    folds: int = 5
+    scale: str = "paper"
+    settings: dict[str, Any] = field(default_factory=dict)
+    measure: Literal["", "epoch", "batch"] = ""
+    paper: dict[str, Figures] = field(default_factory=dict)  # by quantity: errors, or seconds and memory
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid."""
+
+    line: Line
+    column: Column
+    fold: int
+    config: Config
+
+    @property
+    def title(self) -> str:
+        """Which run it is, in words."""
+        return f"{self.line.name}, {self.column.title}, fold {self.fold}"
+
+    @property
+    def directory(self) -> str:
+        """A name for the run directory that says which cell it is."""
+        words = [self.column.dataset, self.column.labels, self.line.name.replace(":", "."), self.fold]
+        return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words if word is not None))
+
+
+def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: dict[str, Any]) -> list[Cell]:
+    """The runs of a grid, their settings checked before the first begins; folds are the outermost loop.
+
+    `given` comes before what the recipe and the scale say.
+    """
+    for name in ("labels", "seed"):
+        if name in given:
+            raise ConfigError(f"{name} is said by the recipe; it cannot be set for all its runs")
+    chosen = SCALES[scale or recipe.scale]
+    if folds is None:
+        folds = recipe.folds if chosen.folds is None else min(recipe.folds, chosen.folds)
+
+    def config(line: Line, column: Column, fold: int) -> Config:
+        settings = {**recipe.settings, **column.settings, **line.settings, "seed": fold}
+        if column.labels is not None:
+            settings["labels"] = column.labels
+        check_rooms({**settings, **given})
+        settings = scaled(chosen, column.dataset, line.method, settings)
+        for length, other in (("epochs", "steps"), ("steps", "epochs")):
+            if given.get(length) is not None and given.get(other) is None:
+                settings.pop(other, None)
+        return resolve(column.dataset, line.method, {**settings, **given})
+
+    grid = [
+        Cell(line, column, fold, config(line, column, fold))
+        for fold in range(folds)
+        for column in recipe.columns
+        for line in recipe.lines
+    ]
+    if len({cell.directory for cell in grid}) < len(grid):
+        raise ConfigError(f"recipe '{recipe.name}' has runs that cannot be told apart; name its rows otherwise")
+    return grid
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come along."""
+    return sorted(Path(item.name).stem for item in RECIPES.iterdir() if item.name.endswith(".toml"))
+
+
+def read_recipe(name: str) -> Recipe:
+    """The recipe in a TOML file, or the one of that name that comes with the package."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ConfigError(f"recipe {path}: there is no such file")
+        try:
+            return parse_recipe(path.stem, path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"recipe {path} cannot be read: {error}") from error
+    if name not in recipe_names():
+        raise unknown_name("recipe", name, recipe_names(), " (or a file ending in .toml)")
+    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def parse_recipe(name: str, text: str) -> Recipe:
+    """A recipe from its TOML text."""
+    try:
+        values = tomllib.loads(text)
+        lines = tuple(_lines(values.pop("methods", []), values.pop("rows", {})))
+        columns = tuple(_columns(values.pop("datasets", {})))
+        _expect(bool(lines), "it has no methods and no [rows]")
+        _expect(bool(columns), "it has no [datasets]")
+        _expect(isinstance(values.get("title"), str) and values["title"] != "", "title must be a text")
+        _expect(type(values.get("folds", 1)) is int and values.get("folds", 1) > 0, "folds must be a number above 0")
+        _expect(values.get("scale", "paper") in SCALES, f"scale must be one of {', '.join(SCALES)}")
+        _expect(values.get("measure", "") in ("", "epoch", "batch"), "measure must be epoch or batch")
+        _expect(isinstance(values.get("settings", {}), dict), "settings must be a table")
+        paper = _figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
+        return Recipe(name=name, lines=lines, columns=columns, paper=paper, **values)
+    except (ValueError, TypeError, RecursionError) as error:  # ValueError: no TOML, or a number of thousands of digits
+        raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
+
+
+def _expect(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise TypeError(otherwise)
+
+
+def _lines(methods: Any, rows: Any) -> Iterator[Line]:
+    _expect(isinstance(methods, list), "methods must be a list of names")
+    for method in methods:
+        _expect(isinstance(method, str), "methods must be a list of names")
+        yield Line(method, method)
+    _expect(isinstance(rows, dict), "rows must be tables")
+    for name, settings in rows.items():
+        _expect(isinstance(settings, dict) and isinstance(settings.get("method"), str), f"row '{name}' has no method")
+        yield Line(name, settings.pop("method"), settings)
+
+
+def _columns(datasets: Any) -> Iterator[Column]:
+    _expect(isinstance(datasets, dict), "datasets must be tables")
+    for dataset, settings in datasets.items():
+        _expect(isinstance(settings, dict), f"dataset '{dataset}' must be a table")
+        title(dataset)
+        numbers = settings.pop("labels", [None])
+        good = isinstance(numbers, list) and all(n is None or (type(n) is int and n > 0) for n in numbers)
+        _expect(good and bool(numbers), f"labels of '{dataset}' must be a list of numbers above 0")
+        for labels in numbers:
+            yield Column(dataset, labels, settings)
+
+
+def _figures(paper: Any, columns: int, *, costs: bool) -> dict[str, Figures]:
+    _expect(isinstance(paper, dict), "paper must be a table")
+    tables = paper if costs else {ERRORS: paper}
+    for quantity, table in tables.items():
+        allowed = (SECONDS, MEMORY) if costs else (ERRORS,)
+        _expect(quantity in allowed and isinstance(table, dict), f"paper.{quantity} must be one of the quantities")
+        for name, figures in table.items():
+            good = isinstance(figures, list) and all(isinstance(figure, str) for figure in figures)
+            _expect(good and len(figures) == columns, f"paper: '{name}' must have {columns} figures, one per column")
+    return {quantity: {name: tuple(row) for name, row in table.items()} for quantity, table in tables.items()}

@@ -1,0 +1,112 @@
+"""Declared options as flags of the command line."""
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import click
+
+from rankingmatch.core.options import Option, options_of
+from rankingmatch.methods import METHODS, hyperparameters_of
+from rankingmatch.runs.config import SECTIONS
+
+TITLES = {
+    "data": "Data",
+    "views": "Views",
+    "network": "Network",
+    "training": "Training",
+    "execution": "Execution",
+}
+
+
+class Flag(click.Option):
+    """A click option that remembers under which title the help shows it."""
+
+    def __init__(self, option: Option, title: str, methods: Mapping[str, Option] | None = None) -> None:
+        self.title = title
+        super().__init__(
+            [f"{option.flag}/--no-{option.flag[2:]}" if option.type is bool else option.flag],
+            type=None if option.type is bool else click.Choice(option.choices) if option.choices else option.type,
+            default=None,
+            help=_help(option, methods or {}),
+            metavar=None if option.choices or option.type is bool else option.type.__name__.upper(),
+        )
+
+
+def _help(option: Option, methods: Mapping[str, Option]) -> str:
+    facts = []
+    if option.default is not None:
+        others: dict[str, list[str]] = {}
+        for name, theirs in methods.items():
+            if theirs.default != option.default:
+                others.setdefault(_word(theirs.default), []).append(name)
+        special = (f"{value} for {', '.join(_short(names))}" for value, names in others.items())
+        facts.append(", ".join([f"default {_word(option.default)}", *special]))
+    if option.interval:
+        facts.append(f"in {option.interval}")
+    if methods:
+        facts.append(f"for {', '.join(_short(methods))}")
+    return option.help + (f" [{'; '.join(facts)}]" if facts else "")
+
+
+def _word(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def setting_flags() -> list[Flag]:
+    """The flags of all rooms."""
+    return [Flag(option, TITLES[name]) for name, settings in SECTIONS.items() for option in options_of(settings)]
+
+
+def method_flags(extra: str | None = None) -> list[Flag]:
+    """The hyper-parameters of all methods, and of one more found by import path, each name once."""
+    names = [*([extra] if extra and ":" in extra else []), *METHODS]  # its own words come before another's
+    used: dict[str, dict[str, Option]] = {}
+    for name in names:
+        for option in hyperparameters_of(name):
+            used.setdefault(option.name, {})[name] = option
+    return [Flag(next(iter(methods.values())), "Method", methods) for methods in used.values()]
+
+
+def _short(names: Iterable[str]) -> list[str]:
+    """Names with a common first part gathered: rankingmatch-bm, rankingmatch-ct → rankingmatch-bm/ct."""
+    families: dict[str, list[str]] = {}
+    for name in names:
+        family, _, variant = name.partition("-")
+        families.setdefault(family, []).append(variant)
+    return [f"{family}-{'/'.join(variants)}" if any(variants) else family for family, variants in families.items()]
+
+
+class SettingsCommand(click.Command):
+    """A command that takes every declared option; they are looked up only when it runs or shows its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note which method is asked for: one found by import path brings flags of its own."""
+        for word, following in pairwise([*args, ""]):
+            if word == "--method":
+                ctx.meta["method"] = following
+            elif word.startswith("--method="):
+                ctx.meta["method"] = word.partition("=")[2]
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own parameters and the declared options."""
+        if "flags" not in ctx.meta:
+            ctx.meta["flags"] = [*setting_flags(), *method_flags(ctx.meta.get("method"))]
+        return [*super().get_params(ctx), *ctx.meta["flags"]]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options under the titles of the rooms that declare them."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None and isinstance(parameter, click.Option):
+                sections.setdefault(getattr(parameter, "title", "Options"), []).append(row)
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def given_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The declared options that were given on the command line."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,112 @@
+"""One declaration per hyper-parameter: default, type, help, allowed values and flag come from one place.
+
+A settings class is a dataclass whose fields are made by `option`. The command line turns the fields into
+flags, recipes and `config.json` name them, and `validate` checks them wherever they come from.
+"""
+
+import dataclasses
+import importlib
+import math
+import sys
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from rankingmatch.core.errors import ConfigError, unknown_name
+
+
+def option(default: Any, help: str, *, interval: str = "", used_by: tuple[str, ...] = ()) -> Any:
+    """A dataclass field that is also a flag.
+
+    `interval` is written as in mathematics: "(0, 1]", "[1, inf)". `used_by` restricts the field to some
+    variants of a method.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "interval": interval, "used_by": used_by})
+
+
+@dataclass(frozen=True)
+class Option:
+    """A declared hyper-parameter, as the command line and the docs see it."""
+
+    name: str
+    type: type
+    default: Any
+    help: str
+    interval: str
+    choices: tuple[str, ...]
+    optional: bool
+    used_by: tuple[str, ...]
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+
+def options_of(settings: type) -> list[Option]:
+    """The options declared by a settings class, in order."""
+    hints = get_type_hints(settings)
+    return [_describe(field, hints[field.name]) for field in dataclasses.fields(settings) if "help" in field.metadata]
+
+
+def _describe(field: "dataclasses.Field[Any]", hint: Any) -> Option:
+    optional = get_origin(hint) is UnionType
+    if optional:
+        (hint,) = (part for part in get_args(hint) if part is not NoneType)
+    choices = get_args(hint) if get_origin(hint) is Literal else ()
+    return Option(
+        name=field.name,
+        type=str if choices else hint,
+        default=field.default,
+        help=field.metadata["help"],
+        interval=field.metadata["interval"],
+        choices=choices,
+        optional=optional,
+        used_by=field.metadata["used_by"],
+    )
+
+
+def validate(settings: Any) -> None:
+    """Raise ConfigError for the first field of a settings object whose value is not allowed."""
+    for option in options_of(type(settings)):
+        check(option, getattr(settings, option.name))
+
+
+def check(option: Option, value: Any) -> None:
+    """Raise ConfigError unless `value` has the option's type and lies in its interval or choices."""
+    if value is None and option.optional:
+        return
+    if not _has_type(value, option.type):
+        raise ConfigError(f"{option.flag} is {value!r}; it must be of type {option.type.__name__}")
+    if option.choices and value not in option.choices:
+        raise unknown_name(f"value of {option.flag}", value, option.choices)
+    if option.interval and not _inside(value, option.interval):
+        raise ConfigError(f"{option.flag} is {value}; it must be in {option.interval}")
+
+
+def _has_type(value: Any, type_: type) -> bool:
+    if isinstance(value, bool):
+        return type_ is bool
+    return isinstance(value, (int, float)) if type_ is float else isinstance(value, type_)
+
+
+def _inside(value: float, interval: str) -> bool:
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    above = value >= low if interval[0] == "[" else value > low
+    below = value <= high if interval[-1] == "]" else value < high
+    return not math.isnan(value) and above and below
+
+
+def imported(kind: str, path: str) -> Any:
+    """What `package.module:name` names; ConfigError if it cannot be had."""
+    module, _, name = path.partition(":")
+    if module.partition(".")[0] in sys.stdlib_module_names:  # "os:_exit" may stand in a file that others made
+        raise ConfigError(f"{kind} '{path}' is a part of Python; name a module of your own or of a library")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # a module may raise anything while it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run where it can be found, "
+            "or set PYTHONPATH"
+        ) from error

@@ -1,0 +1,97 @@
+"""Pre-activation Wide ResNets, the networks of the paper."""
+
+import re
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.core.errors import ConfigError
+
+
+class WideResNet(nn.Module):
+    """Pre-activation Wide ResNet: a stem of 16 filters, groups whose width doubles, a linear head."""
+
+    def __init__(self, channels: int, classes: int, *, groups: int, blocks: int, filters: int) -> None:
+        super().__init__()
+        widths = [filters * 2**group for group in range(groups)]
+        self.stem = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        layers: list[nn.Module] = []
+        before = 16
+        for group, width in enumerate(widths):
+            for block in range(blocks):
+                stride = 2 if group > 0 and block == 0 else 1
+                layers.append(Block(before, width, stride, activate_shortcut=not layers))
+                before = width
+        self.blocks = nn.Sequential(*layers)
+        self.norm = nn.BatchNorm2d(before, eps=1e-3)
+        self.head = nn.Linear(before, classes)
+        _initialize(self)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised (n, c, h, w) images → logits (n, classes), features (n, width of the last group)."""
+        maps = _activate(self.norm(self.blocks(self.stem(images))))
+        features = maps.mean((2, 3))
+        return self.head(features), features
+
+
+class Block(nn.Module):
+    """BN, activation, conv, twice, added to the shortcut.
+
+    conv1 always gets the activated input. The shortcut gets the raw input, except in a network's first block,
+    where the activated input feeds both. A 1×1 convolution adapts it where the shape changes.
+    """
+
+    def __init__(self, before: int, width: int, stride: int, *, activate_shortcut: bool) -> None:
+        super().__init__()
+        self.activate_shortcut = activate_shortcut
+        self.norm1 = nn.BatchNorm2d(before, eps=1e-3)
+        self.conv1 = nn.Conv2d(before, width, 3, stride, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width, eps=1e-3)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        same = before == width and stride == 1
+        self.shortcut = nn.Identity() if same else nn.Conv2d(before, width, 1, stride, bias=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(n, before, h, w) → (n, width, h / stride, w / stride)."""
+        activated = _activate(self.norm1(maps))
+        shortcut: Tensor = self.shortcut(activated if self.activate_shortcut else maps)
+        inner: Tensor = self.conv2(_activate(self.norm2(self.conv1(activated))))
+        return shortcut + inner
+
+
+def _activate(maps: Tensor) -> Tensor:
+    return F.leaky_relu(maps, 0.1)
+
+
+def _initialize(network: nn.Module) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            # N(0, √(2 / (k² · out)))
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            nn.init.xavier_normal_(module.weight)
+            nn.init.zeros_(module.bias)
+
+
+def wide_resnet(name: str) -> Callable[[int, int], nn.Module] | None:
+    """The factory for a name of the family, None for any other name.
+
+    wrn-D-W has depth D = 1 + groups · (2 · blocks + 1): 6·blocks + 4 with three groups, 8·blocks + 5 with four.
+    """
+    match = re.fullmatch(r"wrn-(\d+)-(\d+)(-large)?", name)
+    if match is None:
+        return None
+    depth, width, large = int(match[1]), int(match[2]), match[3] is not None
+    for groups in (3, 4):
+        blocks, rest = divmod(depth - 1 - groups, 2 * groups)
+        if width == 0:
+            raise ConfigError(f"network '{name}': the width must be at least 1")
+        if rest == 0 and blocks > 0:
+            filters = 135 * width // 2 if large else 16 * width
+            return lambda channels, classes: WideResNet(
+                channels, classes, groups=groups, blocks=blocks, filters=filters
+            )
+    raise ConfigError(
+        f"network '{name}': the depth must be 6n + 4 (three groups) or 8n + 5 (four), such as 10, 16, 28, 37"
+    )

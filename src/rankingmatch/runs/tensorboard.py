@@ -1,0 +1,52 @@
+"""What training says of itself, as TensorBoard reads it."""
+
+import importlib.util
+from pathlib import Path
+
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.training.records import Record
+
+
+def require_tensorboard() -> None:
+    """Say how to get TensorBoard if it is not there."""
+    if importlib.util.find_spec("tensorboard") is None:
+        raise ConfigError("--tensorboard needs tensorboard: pip install 'rankingmatch[tensorboard]'")
+
+
+class Events:
+    """An event file in a directory; what an earlier file there has after `step` is taken back."""
+
+    def __init__(self, directory: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(directory), purge_step=step + 1 if step else None)
+
+    def add(self, record: Record) -> None:
+        """The numbers of a record, if it has any."""
+        for name, value in scalars(record).items():
+            self._writer.add_scalar(name, value, record.step)
+
+    def close(self) -> None:
+        """Write what is not yet written."""
+        self._writer.close()
+
+
+def scalars(record: Record) -> dict[str, float]:
+    """The numbers of a record under the names that TensorBoard shows; what is not known is left out."""
+    values: dict[str, float | None] = {}
+    if record.metrics:
+        values |= {f"loss/{name}": value for name, value in record.metrics.losses.items()}
+        values |= {
+            "training/learning_rate": record.metrics.learning_rate,
+            "training/images_per_second": record.metrics.images_per_second,
+            "pseudo-labels/confident": record.metrics.confident,
+            "pseudo-labels/purity": record.metrics.purity,
+        }
+        shares = enumerate(record.metrics.class_shares or ())
+        values |= {f"pseudo-labels of class/{number}": share for number, share in shares}
+    if record.evaluation:
+        values |= {
+            "error/validation": record.evaluation.validation_error,
+            "error/test": record.evaluation.test_error,
+        }
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,1 @@
+"""The training loop: settings, state, batches, and `train`, a generator."""

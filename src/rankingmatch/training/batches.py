@@ -1,0 +1,106 @@
+"""The batch of a step, from rows to views, and the probe of views that learn: functions of (seed, step).
+
+Of several processes each makes the views of its own rows; `whole_batch` brings them together.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankingmatch.augment import CTADraw, CTAugment, Policy
+from rankingmatch.core.distributed import gathered, own_rows
+from rankingmatch.core.randomness import Purpose, torch_generator
+from rankingmatch.data import Split, places_of_step, rows_of_step
+from rankingmatch.methods import Batch, Method
+from rankingmatch.networks import to_tensor
+from rankingmatch.training.state import TrainSettings
+
+
+def make_batch(
+    split: Split,
+    method: Method,
+    views: dict[str, Policy],
+    settings: TrainSettings,
+    step: int,
+    device: torch.device,
+) -> tuple[Batch, Tensor]:
+    """The batch of a step and the truth of its unlabeled rows (-1 where unknown): a function of (seed, step).
+
+    The views are of this process's rows, all else is whole.
+    """
+    labeled = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    generator = torch_generator(settings.seed, Purpose.LABELED_VIEWS, step)
+    labels = torch.from_numpy(split.labels[labeled]).to(device)
+    labeled_views = _views(split.images, labeled, method.labeled_views, views, generator, device)
+    if not method.unlabeled_views:
+        return Batch(labeled_views, labels), torch.empty(0, dtype=torch.long, device=device)
+    count = settings.mu * settings.batch_size
+    place = places_of_step(len(split.unlabeled_rows), count, settings.seed, Purpose.UNLABELED_ROWS, step)
+    rows = split.unlabeled_rows[place]
+    generator = torch_generator(settings.seed, Purpose.UNLABELED_VIEWS, step)
+    unlabeled_views = _views(split.images, rows, method.unlabeled_views, views, generator, device)
+    batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(place).to(device))
+    return batch, torch.from_numpy(split.truth[rows]).to(device)
+
+
+def whole_batch(batch: Batch) -> Batch:
+    """A batch with the views of all processes' rows."""
+    labeled = tuple(gathered(view, len(batch.labels)) for view in batch.labeled)
+    unlabeled = tuple(gathered(view, len(batch.rows)) for view in batch.unlabeled)
+    return replace(batch, labeled=labeled, unlabeled=unlabeled)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Labeled images under a policy that wants to know how well they are still recognised."""
+
+    policy: CTAugment
+    draw: CTADraw
+    images: Tensor  # (n, c, h, w) uint8, of this process's rows
+    labels: Tensor  # (B,)
+
+
+def make_probes(
+    split: Split,
+    method: Method,
+    views: dict[str, Policy],
+    settings: TrainSettings,
+    step: int,
+    device: torch.device,
+) -> list[Probe]:
+    """The step's labeled images once more, for each view the method uses whose policy learns."""
+    names = sorted({*method.labeled_views, *method.unlabeled_views})
+    learning = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
+    if not learning:
+        return []
+    rows = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    generator = torch_generator(settings.seed, Purpose.PROBES, step)
+    images, labels = to_tensor(split.images[own_rows(rows)], device), torch.from_numpy(split.labels[rows]).to(device)
+    height, width = images.shape[2:]
+    probes = []
+    for policy in learning:
+        draw = policy.draw_probe(len(rows), height, width, generator)
+        probes.append(Probe(policy, draw, policy.apply_probe(images, _own_draw(draw)), labels))
+    return probes
+
+
+def _views(
+    images: np.ndarray,
+    rows: np.ndarray,
+    names: tuple[str, ...],
+    views: dict[str, Policy],
+    generator: torch.Generator,
+    device: torch.device,
+) -> tuple[Tensor, ...]:
+    own = to_tensor(images[own_rows(rows)], device)
+    height, width = own.shape[2:]
+    draws = [views[name].draw(len(rows), height, width, generator) for name in names]
+    return tuple(views[name].apply(own, _own_draw(draw)) for name, draw in zip(names, draws, strict=True))
+
+
+def _own_draw(draw: Any) -> Any:
+    """The part of a draw, a tensor or a named tuple of draws, that is for this process's rows."""
+    return own_rows(draw) if isinstance(draw, Tensor) else type(draw)(*map(_own_draw, draw))

@@ -1,0 +1,114 @@
+"""The training loop: one step, and `train`, a generator that the caller logs, saves and stops."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from rankingmatch.core.distributed import average_statistics, gathered, rank
+from rankingmatch.core.metrics import confusion_matrix, error_rate
+from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
+from rankingmatch.core.schedule import cosine, ema_decay
+from rankingmatch.data import Images, Split
+from rankingmatch.methods import Batch, Context, Losses
+from rankingmatch.networks import outputs
+from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
+from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
+from rankingmatch.training.state import State, TrainSettings
+
+
+def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses:
+    """Forward, backward, SGD and EMA: advances the state by one step."""
+    steps = settings.total_steps
+    for group in state.optimizer.param_groups:
+        group["lr"] = cosine(group["base"], state.step, steps)
+    generator = torch_generator(settings.seed, Purpose.METHOD, state.step)
+    context = Context(state.step, steps, state.ema, generator)
+    devices = [state.device] if state.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        # Whatever the network itself draws (dropout) depends on (seed, step), too, and on whose rows they are.
+        position = (state.step, rank()) if rank() else (state.step,)
+        torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, *position))
+        with torch.autocast(state.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            losses: Losses = state.replica(whole_batch(batch), context)
+        state.optimizer.zero_grad()
+        losses.total.backward()
+        state.optimizer.step()
+    average_statistics(state.model)
+    update_ema(state.ema, state.model, ema_decay(settings.ema_decay, state.step))
+    state.step += 1
+    return losses
+
+
+@torch.no_grad()
+def update_ema(ema: nn.Module, model: nn.Module, decay: float) -> None:
+    """Average the weights; copy the buffers (BatchNorm's running statistics are averages already)."""
+    torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)
+    for mine, new in zip(ema.buffers(), model.buffers(), strict=True):
+        mine.copy_(new)
+
+
+@torch.no_grad()
+def learn_from_probe(probe: Probe, ema: nn.Module) -> None:
+    """Tell a policy how well the EMA model still knows labeled images under it."""
+    probabilities = ema(gathered(probe.images, len(probe.labels))).logits.softmax(1)
+    # Proximity 1 - ½ Σ|p - onehot|: whatever the label lacks, the others have, so it is the label's probability.
+    proximity = probabilities.gather(1, probe.labels[:, None]).squeeze(1)
+    probe.policy.learn(probe.draw, proximity.cpu())
+
+
+def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Record]:
+    """Train from where the state stands to the end; after each step, yield a Record.
+
+    Between two records the state is whole: the caller may save it, stop, and go on later from the saved state to
+    the identical result. Raises DivergedError when a loss is not finite.
+    """
+    method, steps = state.objective.method, settings.last_step
+    started, seconds_before = time.perf_counter(), state.seconds
+    images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
+    classes, last = len(split.classes), time.perf_counter()
+    while state.step < steps:
+        step, step_started = state.step, time.perf_counter()
+        batch, truth = make_batch(split, method, state.views, settings, step, state.device)
+        probes = make_probes(split, method, state.views, settings, step, state.device)
+        losses = training_step(state, batch, settings)
+        for probe in probes:
+            learn_from_probe(probe, state.ema)
+        state.window.add(step, pseudo_label_counts(losses, truth, classes), {**losses.parts, "total": losses.total})
+        state.seconds = seconds_before + time.perf_counter() - started
+        evaluating = state.step % settings.evaluation_interval == 0 or state.step == steps
+        metrics = evaluation = None
+        if evaluating or state.step % settings.log_every == 0:
+            state.window.raise_if_diverged()
+            speed = images_per_step * state.window.count / (time.perf_counter() - last)
+            metrics = state.window.metrics(cosine(settings.learning_rate, step, settings.total_steps), speed)
+            state.window = Window()
+        step_seconds = time.perf_counter() - step_started
+        if evaluating:
+            state.raise_if_diverged()
+            evaluation = _evaluation(state, split)
+            state.seconds = seconds_before + time.perf_counter() - started
+        if metrics:
+            last = time.perf_counter()
+        yield Record(state.step, steps, state.seconds, step_seconds, metrics, evaluation)
+
+
+def _evaluation(state: State, split: Split) -> Evaluation:
+    classes = len(split.classes)
+    validation = test = None
+    if split.validation is not None:
+        validation = error_rate(confusion_of(state.ema, split.validation, classes, state.device))
+    if split.test is not None:
+        test = error_rate(confusion_of(state.ema, split.test, classes, state.device))
+    best = validation is not None and (state.best_error is None or validation < state.best_error)
+    if best:
+        state.best_error = validation
+    return Evaluation(validation, test, best)
+
+
+def confusion_of(model: nn.Module, images: Images, classes: int, device: torch.device) -> np.ndarray:
+    """Confusion matrix of a model's predictions."""
+    predicted = [output.logits.argmax(1).cpu().numpy() for output in outputs(model, images.images, device)]
+    return confusion_matrix(images.labels, np.concatenate(predicted), classes)

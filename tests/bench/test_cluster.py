@@ -1,0 +1,137 @@
+"""A grid on a Ray cluster of this machine alone; without Ray, what is said instead."""
+
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny import RECIPE_TEXT
+
+from rankingmatch.bench.cluster import Cluster, Resources, connected
+from rankingmatch.bench.command import run_recipe
+from rankingmatch.bench.grid import run_grid
+from rankingmatch.bench.progress import Silence
+from rankingmatch.bench.recipe import cells, parse_recipe
+from rankingmatch.cli import main
+from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
+from rankingmatch.runs.directory import Result, Run
+
+TEXT = RECIPE_TEXT.replace("folds = 2", "folds = 1")
+RECIPE = parse_recipe("mine", TEXT)
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'rankingmatch[ray]'"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with connected(Resources()) as crew:
+        yield crew
+
+
+def models(place: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in place.rglob("model.safetensors")}
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SystemExit) as left:
+        main(["bench", "demo", "--on", "ray"])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "error: --on ray needs Ray; get it with: pip install 'rankingmatch[ray]'\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--cpus-per-run", "2"], "--cpus-per-run goes with --on ray"),
+        (["--ray-address", "head:6379"], "--ray-address goes with --on ray"),
+        (["--on", "ray", "--jobs", "2"], "--jobs goes with --on here"),
+    ],
+)
+def test_flags_of_the_cluster_and_of_this_machine_are_not_mixed(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "demo", *flags])
+    assert message in capsys.readouterr().err
+
+
+@needs_ray
+def test_a_cluster_gives_the_identical_runs_and_keeps_finished_ones(cluster: Cluster, tmp_path: Path) -> None:
+    run_recipe(RECIPE, out=tmp_path / "here")
+    run_recipe(RECIPE, out=tmp_path / "ray", cluster=cluster)
+    assert models(tmp_path / "ray") == models(tmp_path / "here")
+    assert len(models(tmp_path / "ray")) == 2
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "ray").rglob("*.safetensors")}
+    run_recipe(RECIPE, out=tmp_path / "ray", cluster=cluster)
+    assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "ray").rglob("*.safetensors")}
+
+
+@needs_ray
+def test_a_mistake_on_the_cluster_comes_back_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
+    recipe = parse_recipe("bad", TEXT + 'split = "nowhere.json"\n')
+    with pytest.raises(RankingMatchError, match=r"^--split .*nowhere.json cannot be read"):
+        run_recipe(recipe, out=tmp_path, cluster=cluster)
+
+
+class Killer:
+    """A watcher that kills the workers once, when a run has made some steps; or interrupts the grid."""
+
+    def __init__(self, sent: signal.Signals) -> None:
+        self.sent = sent
+        self.done = False
+        self.killed = 0
+
+    def stepped(self, number: int, step: int) -> None:
+        if step > 1 and not self.done:
+            self.done = True
+            if self.sent == signal.SIGTERM:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            for process in Path("/proc").glob("[0-9]*/cmdline"):
+                if process.read_bytes().startswith(b"ray::_work") and _is_ours(int(process.parent.name)):
+                    os.kill(int(process.parent.name), self.sent)
+                    self.killed += 1
+
+    def finished(self, number: int, result: Result) -> None:
+        pass
+
+
+def _is_ours(process: int) -> bool:
+    """Whether this process is among its ancestors."""
+    while process > 1:
+        process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        if process == os.getpid():
+            return True
+    return False
+
+
+@needs_ray
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, cluster: Cluster, tmp_path: Path) -> None:
+    longer = parse_recipe("long", TEXT.replace("steps = 4", "steps = 150\ncheckpoint_steps = 1"))
+    grid = cells(longer, folds=1, scale=None, given={})[:1]
+    killer = Killer(sent)
+    if sent == signal.SIGTERM:
+        with pytest.raises(Interrupted):
+            run_grid(grid, tmp_path, 1, killer, cluster)
+        assert Run(tmp_path / grid[0].directory).result() is None
+        assert list(tmp_path.glob("*/checkpoints/*.json"))
+    else:
+        (result,) = run_grid(grid, tmp_path, 1, killer, cluster)
+        assert killer.killed == 1
+        assert result.steps == 150
+        whole = run_grid(grid, tmp_path / "whole", 1, Silence())
+        assert whole[0].test_error == result.test_error
+        assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
+
+
+@needs_ray
+def test_more_than_the_cluster_has_is_refused() -> None:
+    said = r"--cpus-per-run 999, --gpus-per-run 0: the cluster has not that much"
+    with pytest.raises(ConfigError, match=said), connected(Resources(cpus=999)):
+        pass

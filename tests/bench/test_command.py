@@ -1,0 +1,261 @@
+"""Grids carried out: several at a time, interrupted, measured, estimated."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import RECIPE_TEXT
+
+from rankingmatch.bench.command import Files, details, markdown_page, run_recipe, run_recipes
+from rankingmatch.bench.estimate import estimate_grid
+from rankingmatch.bench.grid import run_grid
+from rankingmatch.bench.progress import Bars, Lines, Pace, watching
+from rankingmatch.bench.recipe import cells, parse_recipe
+from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
+from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.display import duration
+from rankingmatch.runs.estimate import measure, total_seconds
+
+TEXT = RECIPE_TEXT + '[paper]\nsupervised = ["12.00"]\n'
+RECIPE = parse_recipe("mine", TEXT)
+
+
+def costs_recipe(per: str) -> Any:
+    text = f'measure = "{per}"\n' + RECIPE_TEXT.replace("folds = 2", "folds = 1")
+    text += 'measure_steps = true\nlog_every = 1\nevaluate_every = 2\n[paper.seconds]\nsupervised = ["1.0"]\n'
+    return parse_recipe("costs", text)
+
+
+def models(place: Path) -> dict[str, bytes]:
+    return {path.parent.name: path.read_bytes() for path in place.rglob("model.safetensors")}
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe, run one after the other."""
+    out = tmp_path_factory.mktemp("once")
+    run_recipe(RECIPE, out=out)
+    return out
+
+
+def test_several_at_a_time_give_the_identical_runs(once: Path, tmp_path: Path) -> None:
+    outcome = run_recipe(RECIPE, out=tmp_path, jobs=2)
+    assert len(outcome.results) == 4
+    assert models(tmp_path) == models(once)
+
+
+def test_finished_runs_are_kept(once: Path) -> None:
+    made = {path: path.stat().st_mtime_ns for path in once.rglob("*.safetensors")}
+    outcome = run_recipe(RECIPE, out=once)
+    assert made == {path: path.stat().st_mtime_ns for path in once.rglob("*.safetensors")}
+    (table,) = outcome.tables
+    assert [row.name for row in table.rows] == ["supervised", "fixmatch-ra"]
+    assert table.rows[0].paper == ("12.00",)
+    assert all(figure is not None and len(figure.values) == 2 for row in table.rows for figure in row.figures)
+
+
+class StopsAfter:
+    """A watcher that breaks off, as a signal would."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def stepped(self, number: int, step: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Interrupted("enough")
+
+    def finished(self, number: int, result: Result) -> None:
+        pass
+
+
+def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path: Path) -> None:
+    grid = cells(RECIPE, folds=None, scale=None, given={})
+    with pytest.raises(Interrupted):
+        run_grid(grid, tmp_path / "mine", 1, StopsAfter(6))
+    run_recipe(RECIPE, out=tmp_path)
+    assert models(tmp_path) == models(once)
+
+
+def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
+    recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
+    with pytest.raises(RankingMatchError, match=r"--split .*nowhere.json cannot be read"):
+        run_recipe(recipe, out=tmp_path, jobs=2)
+
+
+def test_other_settings_in_the_same_place_are_refused(once: Path) -> None:
+    with pytest.raises(ConfigError, match="was run with other settings"):
+        run_recipe(RECIPE, out=once, settings={"mu": 2})
+
+
+def test_a_scale_has_a_place_of_its_own(once: Path) -> None:
+    outcome = run_recipe(RECIPE, out=once, scale="tiny")
+    assert outcome.runs[0].path.parent.name == "mine-tiny"
+    assert "at scale tiny" in outcome.tables[0].title
+    assert len(outcome.results) == 2  # one fold
+
+
+# --- what it costs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("per", "count"), [("epoch", 2), ("batch", 4)])
+def test_time_and_memory_are_measured_per_epoch_and_per_batch(per: str, count: int, tmp_path: Path) -> None:
+    outcome = run_recipe(costs_recipe(per), out=tmp_path)
+    seconds, memory = outcome.tables
+    assert seconds.rows[0].paper == ("1.0",)
+    costs = outcome.runs[0].step_costs()
+    assert costs.shape == (4, 3)
+    figure = seconds.rows[0].figures[0]
+    assert figure is not None
+    expected = 1000 * costs[:, 1] if per == "batch" else costs[:, 1].reshape(2, 2).sum(1)
+    assert figure.values == pytest.approx(expected.tolist())
+    peak = memory.rows[0].figures[0]
+    assert peak is not None
+    assert len(peak.values) == count
+    assert all(10 < value < 100_000 for value in peak.values)  # MB
+    Files(figures=tmp_path / "figures").write([outcome], "bench")
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        f"costs-{quantity}.{ending}" for quantity in ("seconds", "memory") for ending in ("svg", "png")
+    }
+
+
+def test_costs_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for step in (1, 2, 3):
+        run.append_step(step, 0.5 * step, 1000 * step)
+    run.keep_history_until(2)
+    assert np.array_equal(run.step_costs(), [[1, 0.5, 1000], [2, 1.0, 2000]])
+
+
+def test_an_estimate_needs_no_data_and_counts_every_run() -> None:
+    recipe = parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.cifar100").replace("40", "400"))
+    estimates = estimate_grid(cells(recipe, folds=3, scale="tiny", given={}))
+    assert [(estimate.row, estimate.runs, estimate.steps) for estimate in estimates] == [
+        ("supervised", 3, 4),
+        ("fixmatch-ra", 3, 4),
+    ]
+    for estimate in estimates:
+        assert estimate.seconds > 3 * 4 * estimate.seconds_per_step
+
+
+def test_a_run_takes_its_steps_and_its_evaluations() -> None:
+    config = cells(RECIPE, folds=1, scale=None, given={"evaluate_every": 3})[1].config
+    assert total_seconds(config, step=10.0, evaluation=1.0) == 4 * 10 + 2 * 1  # evaluated after steps 3 and 4
+
+
+def test_a_step_is_measured_as_it_is_run(once: Path) -> None:
+    config = cells(RECIPE, folds=1, scale=None, given={})[1].config
+    started = time.perf_counter()
+    step, evaluation = measure(config)
+    assert 0 < step < time.perf_counter() - started
+    assert evaluation > 0
+
+
+# --- progress -----------------------------------------------------------------------------------------------
+
+
+def test_the_time_left_follows_the_pace_of_each_row() -> None:
+    grid = cells(RECIPE, folds=2, scale=None, given={})  # supervised, fixmatch-ra, twice; 4 steps each
+    pace = Pace(grid, set(), jobs=1)
+    assert pace.seconds_left() is None
+    pace.stepped(0, 1, 4, now=0.0)
+    pace.stepped(0, 4, 4, now=3.0)  # a second a step
+    pace.finished(0)
+    assert pace.seconds_left() == pytest.approx(3 * 4 * 1.0)  # nothing else is known
+    pace.stepped(1, 1, 4, now=3.0)
+    pace.stepped(1, 3, 4, now=13.0)  # five seconds a step
+    assert pace.seconds_left() == pytest.approx(1 * 5 + 4 * 1 + 4 * 5)
+
+
+def test_durations_are_read_at_a_glance() -> None:
+    assert [duration(seconds) for seconds in (None, 5, 125, 3725)] == ["–", "0:05", "2:05", "1:02:05"]
+
+
+def test_a_line_is_printed_for_each_run(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = cells(RECIPE, folds=None, scale=None, given={})
+    lines = Lines(grid, {0}, jobs=1)
+    lines.stepped(1, 2)
+    lines.finished(1, Result("digits", "m", 40, 0, 10, 62.0, 3.5, None))
+    lines.finished(2, Result("digits", "m", 40, 0, 10, 2.0, None, None, diverged_at=70))
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[0].startswith("[2/4] fixmatch-ra, Digits, 40 labels, fold 0: test error 3.50 % in 1:02;")
+    assert "NaN-70" in shown[1]
+
+
+def test_bars_follow_the_runs(once: Path) -> None:
+    from rich.progress import BarColumn, Progress
+
+    grid = cells(RECIPE, folds=None, scale=None, given={})
+    with Progress(BarColumn(), disable=True) as progress:
+        bars = Bars(grid, set(), 2, progress)
+        bars.stepped(0, 1)
+        bars.stepped(1, 3)
+        assert [task.completed for task in progress.tasks] == [0, 1, 3]
+        bars.finished(0, Result("digits", "m", 40, 0, 10, 2.0, 3.5, None))
+        assert [task.completed for task in progress.tasks] == [1, 3]
+
+
+def test_nothing_is_shown_where_nothing_is_left_to_do(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = cells(RECIPE, folds=None, scale=None, given={})
+    with watching(grid, [Run(once / "mine" / cell.directory) for cell in grid], 1, quiet=False) as watcher:
+        watcher.stepped(0, 1)
+    assert capsys.readouterr().err == ""
+
+
+# --- output -------------------------------------------------------------------------------------------------
+
+
+def bench(once: Path, capsys: pytest.CaptureFixture[str], **others: Any) -> str:
+    recipe = once / "mine.toml"
+    recipe.write_text(TEXT)
+    arguments: dict[str, Any] = {"folds": None, "scale": None, "jobs": 1, "out": once, "settings": {}}
+    arguments |= {"files": Files(), "dry_run": False, "as_json": False, "quiet": False, "command": "the command"}
+    run_recipes([str(recipe)], **{**arguments, **others})
+    return capsys.readouterr().out
+
+
+def test_the_tables_are_written_in_every_form(once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = Files(tmp_path / "t.md", tmp_path / "t.csv", tmp_path / "t.tex")
+    assert "Mine" in bench(once, capsys, files=files)
+    page = (tmp_path / "t.md").read_text()
+    assert "Written by `the command` on " in page
+    assert "| supervised | " in page
+    assert "(12.00)" in page
+    assert len((tmp_path / "t.csv").read_text().splitlines()) == 3
+    assert "\\toprule" in (tmp_path / "t.tex").read_text()
+
+
+def test_machine_readable_lines_are_one_per_run(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [json.loads(line) for line in bench(once, capsys, as_json=True).splitlines()]
+    assert [(line["row"], line["fold"]) for line in lines] == [
+        ("supervised", 0),
+        ("fixmatch-ra", 0),
+        ("supervised", 1),
+        ("fixmatch-ra", 1),
+    ]
+
+
+def test_a_dry_run_runs_nothing(tmp_path: Path, once: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = bench(once, capsys, out=tmp_path, dry_run=True, jobs=2)
+    assert "supervised, Digits, 40 labels: 2 × 4 steps of" in shown
+    assert "4 runs: about" in shown
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folds_are_told_one_by_one(once: Path) -> None:
+    outcome = run_recipe(RECIPE, out=once)
+    untested = replace(outcome, results=[replace(result, test_error=None) for result in outcome.results])
+    assert "NaN-None" not in details(untested)
+    lines = details(outcome).splitlines()
+    assert lines[2].startswith("| supervised | Digits, 40 labels | ")
+    assert lines[2].count(",") == 2  # the column's own, and the one between two folds
+    assert details(outcome) in markdown_page([outcome], "x")
+
+
+def test_a_place_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--csv nowhere/t\.csv: there is no directory nowhere"):
+        Files(csv=Path("nowhere/t.csv")).check()

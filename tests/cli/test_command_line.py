@@ -1,0 +1,452 @@
+"""Through the command line, as a user would: in a process of its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from filelock import FileLock
+from safetensors.torch import load_file
+
+from rankingmatch.cli import main
+from rankingmatch.runs.config import all_option_names
+
+QUICK = ["--steps", "40", "--batch-size", "8", "--mu", "2", "--network", "wrn-10-1", "--threads", "1"]
+QUICK += ["--evaluate-every", "4", "--no-report"]
+
+
+def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background inherit "ignore"
+    )
+
+
+def rankingmatch(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
+    process = start(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that went through without interruption."""
+    place = tmp_path_factory.mktemp("finished")
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--out", "run", cwd=place)
+    assert code == 0, err
+    return place / "run"
+
+
+# --- train ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_directory_holds_what_the_design_says(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert {"config.json", "metrics.jsonl", "result.json", "model.safetensors", "checkpoints", "split.json"} <= names
+    assert len(json.loads((finished / "split.json").read_text())["labeled"]) == 40
+    result = json.loads((finished / "result.json").read_text())
+    assert (result["method"], result["labels"], result["seed"], result["steps"]) == ("rankingmatch-bm", 40, 0, 40)
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(4, 41, 4))
+    assert lines[-1]["test_error"] == result["test_error"]
+    assert 0 <= result["test_error"] <= 100
+    config = json.loads((finished / "config.json").read_text())
+    assert config["training"]["mu"] == 2
+    assert config["hyperparameters"]["threshold"] == 0.95
+
+
+def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
+    code, out, err = rankingmatch("train", "digits", *QUICK, "--evaluate-every", "20", cwd=tmp_path)
+    assert code == 0
+    assert "\x1b" not in err + out
+    step = next(line for line in err.splitlines() if line.startswith("step 40/40"))
+    for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0 s left"):
+        assert word in step
+    assert "test error" in out
+    assert "rankingmatch evaluate runs/digits-40-rankingmatch-bm-0" in out
+
+
+def test_json_lines_are_json_and_nothing_else(tmp_path: Path) -> None:
+    arguments = ["train", "digits", "--method", "supervised", *QUICK, "--evaluate-every", "20", "--json"]
+    code, out, _ = rankingmatch(*arguments, cwd=tmp_path)
+    assert code == 0
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events] == ["evaluation", "evaluation", "result"]
+    assert events[-1]["test_error"] == events[1]["test_error"]
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    assert rankingmatch("train", "digits", *QUICK, "--quiet", cwd=tmp_path) == (0, "", "")
+
+
+# --- resume --------------------------------------------------------------------------------------------------
+
+
+def wait_until(met: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not met():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def without_times(run: Path) -> list[str]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    costs = ("seconds", "images_per_second", "step_seconds", "memory")
+    return [json.dumps({k: v for k, v in line.items() if k not in costs}) for line in lines]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: Path, tmp_path: Path) -> None:
+    run, metrics = tmp_path / "run", tmp_path / "run/metrics.jsonl"
+    # SIGKILL leaves no time for anything, so checkpoints must be there; the others must make one when they come.
+    every = ["--checkpoint-steps", "3"] if sent == signal.SIGKILL else []
+    process = start("train", "digits", *QUICK, "--out", run, *every, cwd=tmp_path)
+    wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 3, process)
+    os.kill(process.pid, sent)
+    _, err = process.communicate(timeout=60)
+    assert not (run / "result.json").exists(), "the run was over before the signal came"
+    if sent != signal.SIGKILL:
+        assert process.returncode == 130
+        assert f"rankingmatch train --resume --out {run}" in err
+    reached = max(json.loads(path.read_text())["step"] for path in run.glob("checkpoints/*.json"))
+    assert reached >= 3
+    code, out, err = rankingmatch("train", "--resume", "--out", run, "--json", "--no-report", cwd=tmp_path)
+    assert code == 0, err
+    assert json.loads(out.splitlines()[0])["step"] > reached, "it started anew instead of going on"
+    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+    assert (run / "best.safetensors").read_bytes() == (finished / "best.safetensors").read_bytes()
+    assert without_times(run) == without_times(finished)
+
+
+def test_resuming_a_finished_run_says_its_result_again(finished: Path, tmp_path: Path) -> None:
+    before = (finished / "model.safetensors").read_bytes()
+    code, out, _ = rankingmatch("train", "--resume", "--out", finished, cwd=tmp_path)
+    assert code == 0
+    assert "test error" in out
+    assert (finished / "model.safetensors").read_bytes() == before
+
+
+def test_resume_starts_a_run_that_is_not_there(tmp_path: Path) -> None:
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--resume", "--quiet", cwd=tmp_path)
+    assert code == 0, err
+
+
+def test_resume_refuses_other_settings(finished: Path, tmp_path: Path) -> None:
+    code, _, err = rankingmatch("train", "--resume", "--out", finished, "--learning-rate", "1", cwd=tmp_path)
+    assert code == 2
+    assert "learning_rate is 0" in err
+
+
+# --- evaluate, methods, datasets, bench ----------------------------------------------------------------------
+
+
+def test_evaluate_agrees_with_training(finished: Path, tmp_path: Path) -> None:
+    code, out, err = rankingmatch("evaluate", finished, "--json", cwd=tmp_path)
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["test_error"] == pytest.approx(json.loads((finished / "result.json").read_text())["test_error"])
+    assert sum(map(sum, report["confusion"])) == report["images"] == 360
+    code, out, _ = rankingmatch("evaluate", finished, "--best", cwd=tmp_path)
+    assert code == 0
+    assert "most often taken for" in out
+
+
+def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
+    code, out, _ = rankingmatch("methods", "--json", cwd=tmp_path)
+    assert code == 0
+    rows = {row["method"]: row for row in map(json.loads, out.splitlines())}
+    assert rows["rankingmatch-bm"]["ranking loss"] == "BatchMean triplet"
+    assert rows["rankingmatch-ct"]["hyper-parameters"]["temperature"] == 0.2
+    assert "margin" not in rows["rankingmatch-ct"]["hyper-parameters"]
+    code, out, _ = rankingmatch("datasets", cwd=tmp_path)
+    assert code == 0
+    assert "digits" in out
+
+
+def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(
+        'title = "Mine"\nmethods = ["supervised", "fixmatch-ra"]\nfolds = 2\n[datasets.digits]\nlabels = [40]\n'
+        "[settings]\nbatch_size = 8\nmu = 1\nthreads = 1\n"
+    )
+    command: list[str | Path] = ["bench", recipe, "--set", "steps=4", "--jobs", "2", "--markdown", "table.md"]
+    code, out, err = rankingmatch(*command, cwd=tmp_path)
+    assert code == 0, err
+    assert "Mine" in out
+    assert "[4/4] " in err
+    table = (tmp_path / "table.md").read_text()
+    rows = [line for line in table.splitlines() if line.startswith(("| supervised", "| fixmatch-ra"))]
+    assert [row.count(" ± ") for row in rows] == [1, 1, 1, 1]  # test errors, then validation errors
+    assert f"rankingmatch {' '.join(map(str, command))}" in table
+    runs = sorted((tmp_path / "runs/bench/mine").iterdir())
+    assert len(runs) == 4
+    made = [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
+    assert rankingmatch("bench", recipe, "--set", "steps=4", "--json", cwd=tmp_path)[0] == 0
+    assert made == [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
+
+
+@pytest.mark.parametrize("rate", ["1e5", "1e7", "1e30"])
+def test_a_diverging_run_is_recorded_as_nan_with_its_step(rate: str, tmp_path: Path) -> None:
+    arguments = ["train", "digits", *QUICK, "--learning-rate", rate, "--out", "run", "--checkpoint-steps", "1"]
+    code, _, err = rankingmatch(*arguments, cwd=tmp_path)
+    assert code == 1
+    assert "became non-finite at step" in err
+    assert "Traceback" not in err
+    saved = list((tmp_path / "run").rglob("*.safetensors"))
+    assert saved
+    for path in saved:
+        weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
+        assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
+    assert "a lower --learning-rate may help" in err
+    code, _, err = rankingmatch("evaluate", "run", cwd=tmp_path)
+    assert code == 2
+    assert "it diverged at step" in err
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["diverged_at"] >= 0
+    assert result["test_error"] is None
+
+
+# --- help ----------------------------------------------------------------------------------------------------
+
+
+def test_help_needs_no_torch(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.argv=['rankingmatch','--help']\ntry:\n import rankingmatch.__main__\nexcept SystemExit: pass\n"
+    )
+    program += "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
+    ).stdout
+    assert out.splitlines()[-1] == "False False"
+    for command in ("train", "evaluate", "report", "methods", "datasets", "bench"):
+        assert f"  {command}" in out
+
+
+def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: Path) -> None:
+    code, out, _ = rankingmatch("train", "--help", cwd=tmp_path)
+    assert code == 0
+    words = " ".join(out.split())
+    assert all("--" + name.replace("_", "-") in words for name in all_option_names())
+    for flag, symbol in {
+        "--batch-size": "B:",
+        "--mu": "μ:",
+        "--learning-rate": "η:",
+        "--steps": "S:",
+        "--threshold": "τ:",
+        "--margin": "m:",
+        "--temperature": "T:",
+        "--unlabeled-weight": "λ_u:",
+        "--ranking-weight": "λ_r:",
+    }.items():
+        assert flag in words
+        assert symbol in words[words.index(flag) : words.index(flag) + 60]
+
+
+# --- bad input -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "which data?"),
+        (["train", "--resume"], "which run? give it with --out"),
+        (["bench"], "which recipe? one of: demo, digits"),
+        (["train", "digits", "--split", "nowhere.json"], "nowhere.json cannot be read (No such file"),
+        (["train", "digits", "--split", "some.json", "--labels", "40"], "--split says which images are labeled"),
+        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+        (["train", "photos/catz"], "there is no folder photos/catz"),
+        (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
+        (
+            ["train", "digits", "--method", "rankingmatch"],
+            "unknown method 'rankingmatch'; did you mean 'rankingmatch-bm'",
+        ),
+        (["train", "digits", "--network", "wrn-28-two"], "unknown network 'wrn-28-two'; did you mean 'wrn-28-2'?"),
+        (["train", "digits", "--network", "wrn-27-2"], "the depth must be"),
+        (["train", "digits", "--labels", "5000"], "--labels 5000 is more than the 1300 labeled training images"),
+        (["train", "digits", "--labels", "9"], "--labels 9 is fewer than the 10 classes"),
+        (["train", "digits", "--threshold", "0"], "--threshold is 0.0; it must be in (0, 1]"),
+        (["train", "digits", "--threshold", "1.2"], "--threshold is 1.2; it must be in (0, 1]"),
+        (["train", "digits", "--batch-size", "0"], "--batch-size is 0; it must be in [1, 65536]"),
+        (["train", "digits", "--batch-size", "many"], "'many' is not a valid integer"),
+        (
+            ["train", "digits", "--method", "supervised", "--margin", "1"],
+            "--margin is not used by the method 'supervised'",
+        ),
+        (["train", "digits", "--epochs", "1", "--steps", "2"], "--epochs and --steps"),
+        (["train", "digits", "--treshold", "0.9"], "No such option '--treshold'"),
+        (["train", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
+        (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["report"], "which run? give its directory"),
+        (["report", "nowhere"], "nowhere"),
+        (["report", ".", "--out", "nowhere/page.html"], "--out nowhere/page.html: there is no directory nowhere"),
+        (["report", ".", "--out", "."], "--out .: it is a directory; name a file"),
+        (["report", ".", "--figures", "nowhere/figures"], "--figures nowhere/figures: there is no directory nowhere"),
+        (["bench", "table99"], "unknown recipe 'table99'"),
+        (["bench", "none.toml"], "there is no such file"),
+        (["bench", "digits", "--scale", "tinny"], "unknown scale 'tinny'; did you mean 'tiny'?"),
+        (["bench", "digits", "--set", "steps"], "--set steps: write OPTION=VALUE"),
+        (["bench", "digits", "--set", "stepz=4"], "unknown setting 'stepz'; did you mean 'steps'?"),
+        (["bench", "digits", "--set", "steps=many"], "--steps is 'many'; it must be of type int"),
+        (["bench", "digits", "--set", "seed=4"], "seed is said by the recipe"),
+        (["bench", "digits", "--markdown", "nowhere/t.md"], "--markdown nowhere/t.md: there is no directory nowhere"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_gets_one_clear_line_and_exit_code_2(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    out, err = capsys.readouterr()
+    assert (left.value.code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [], "nothing may be left behind"
+
+
+def test_an_output_directory_that_holds_another_run_is_refused(finished: Path, tmp_path: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    code, _, err = rankingmatch("train", "digits", "--out", finished, cwd=tmp_path)
+    assert code == 2
+    assert "already holds a run" in err
+    assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+
+
+def test_an_output_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--out", "file/run", cwd=tmp_path)
+    assert code == 2
+    assert "file/run cannot be written (Not a directory)" in err
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one line with which a command refuses."""
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert (left.value.code, out, err.count("\n")) == (2, "", 1), err
+    return err
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run, to be damaged."""
+    shutil.copytree(finished, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", '{"dataset": "digits"}'),
+        ("config.json", "[]"),
+        ("config.json", "{"),
+        ("result.json", "[]"),
+        ("result.json", '{"no": 1}'),
+        ("result.json", "{"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_named(
+    name: str, content: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / name).write_text(content)
+    assert f"{copy / name} cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+@pytest.mark.parametrize("content", ["{}\n", "garbage\n", '{"step": "x"}\n'])
+def test_a_damaged_history_is_named(content: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "metrics.jsonl").write_text(content)
+    (copy / "result.json").unlink()
+    assert "metrics.jsonl cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+def test_what_is_left_of_another_run_is_not_taken_for_a_new_one(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "config.json").unlink()
+    assert "has no config.json: it is no run" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
+
+
+def test_a_directory_with_other_things_in_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_text("meow")
+    assert "is not empty" in complaint(capsys, "train", "digits", *QUICK, "--out", "photos")
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_a_crash_while_a_run_is_created_blocks_nothing(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/config.json.77.tmp").write_text("{")
+    main(["train", "digits", *QUICK, "--quiet", "--steps", "1", "--out", "new", "--resume"])
+    (copy / "split.json").unlink()
+    (copy / "result.json").unlink()
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
+    assert len(json.loads((copy / "split.json").read_text())["labeled"]) == 40
+
+
+def test_unusable_checkpoints_stop_a_resume_instead_of_starting_anew(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / "result.json").unlink()
+    for path in (copy / "checkpoints").glob("*.json"):
+        path.write_text("null")
+    assert "no checkpoint in" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+@pytest.mark.parametrize("flags", [["--threads", "-3"], ["--checkpoint-steps", "0"], ["--checkpoint-seconds", "nan"]])
+def test_resume_checks_its_flags(flags: list[str], copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "it must be in" in complaint(capsys, "train", "--resume", "--out", copy, *flags)
+
+
+def test_two_processes_do_not_work_in_one_directory(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "result.json").unlink()
+    with FileLock(copy / ".lock"):
+        assert "being worked on by another process" in complaint(capsys, "train", "--resume", "--out", copy)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--method", "./own.py:Method"], "cannot be imported"),
+        (["--method", "own_broken:Raises"], "cannot be imported (ZeroDivisionError"),
+        (["--method", "own_methods:NoDataclass"], "must be decorated with @dataclass(eq=False)"),
+        (["--method", "own_methods:Unhashable"], "must be decorated with @dataclass(eq=False)"),
+        (["--method", "own_methods:UnknownView"], "unknown view 'stronk'; did you mean 'strong'?"),
+        (["--method", "own_methods:Clash"], "'momentum', which is a setting already"),
+        (["--network", "own_network:raises"], "cannot be built (RuntimeError: no"),
+        (["--network", "own_network:linear_network", "--rank-on", "features"], "this network returns logits only"),
+        (["--network", "own_network:wrong_classes"], "must return logits (n, 10)"),
+        (["--network", "own_network:larger_images"], "cannot take 8×8×1 images"),
+        (["--network", "wrn-28-0"], "the width must be at least 1"),
+    ],
+)
+def test_what_is_wrong_with_a_users_own_code_is_said_before_anything_is_written(
+    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in complaint(capsys, "train", "digits", *flags)
+    assert list(tmp_path.iterdir()) == []

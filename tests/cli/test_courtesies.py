@@ -1,0 +1,217 @@
+"""Small things that a newcomer meets: words before and after a run, colours, completion, a card, lines to install."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rankingmatch import __version__
+from rankingmatch.cli import main
+from rankingmatch.core.errors import DivergedError, unknown_name
+from rankingmatch.runs import estimate
+from rankingmatch.runs.config import resolve
+
+QUICK = ["--steps", "6", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]
+COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("courtesies") / "run"
+    main(["train", "digits", *QUICK, "--out", str(path), "--quiet", "--licence", "CC0: for | all"])
+    return path
+
+
+def called(*arguments: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
+    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
+
+
+def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
+    """What a command writes to standard error if that is a terminal."""
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
+    process = subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment | variables)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    except OSError:  # Linux says so when the other side is closed
+        pass
+    os.close(ours)
+    assert process.wait(timeout=600) == 0, shown.decode()
+    return shown
+
+
+# --- before and after a run ----------------------------------------------------------------------------------
+
+
+def test_the_time_of_a_run_is_that_of_its_steps_and_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "measure", lambda config: (0.5, 3.0))
+    config = resolve("digits", "supervised", {"steps": 1000, "evaluate_every": 300})
+    assert estimate.estimate_run(config) == 1000 * 0.5 + 4 * 3.0
+
+
+def test_a_log_is_not_silent_between_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ["--steps", "6", "--evaluate-every", "6", "--log-every", "1"]
+    for name, patience in (("patient", 1000.0), ("impatient", 0.0)):
+        monkeypatch.setattr("rankingmatch.runs.display.SECONDS_BETWEEN_LINES", patience)
+        main(["train", "digits", "--method", "supervised", *QUICK, *steps, "--out", str(tmp_path / name)])
+    lines = [line.split(" ")[1] for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    assert lines == ["6/6", "1/6", "2/6", "3/6", "4/6", "5/6", "6/6"]
+
+
+@pytest.mark.parametrize(("seconds", "side", "offered"), [(5000, 24, True), (60, 24, False), (5000, 8, False)])
+def test_a_first_look_is_offered_where_large_images_take_long(
+    seconds: int,
+    side: int,
+    offered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(estimate, "estimate_run", lambda config: seconds)
+    quick = [*QUICK, "--steps", "1", "--image-size", str(side)]
+    main(["train", "digits", "--method", "supervised", *quick, "--out", str(tmp_path / "run")])
+    assert ("a first look, --image-size 16" in capsys.readouterr().err) == offered
+
+
+def test_the_time_is_measured_by_steps_of_the_run_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["train", "digits", "--method", "supervised", *QUICK, "--steps", "100", "--out", str(tmp_path / "run")])
+    said = re.search(r"^time: about (\d+):(\d\d) here", capsys.readouterr().err, flags=re.MULTILINE)
+    assert said
+    took = json.loads((tmp_path / "run/result.json").read_text())["seconds"]
+    assert 60 * int(said[1]) + int(said[2]) <= 20 * took + 1  # of the right order, whatever else the machine does
+
+
+@pytest.mark.parametrize("why", ["short", "several processes", "diverges"])
+def test_no_time_is_said_where_it_cannot_be_known(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(config: object) -> tuple[float, float]:
+        if why == "diverges":
+            raise DivergedError(1, "total")
+        return 1.0, 1.0
+
+    monkeypatch.setattr(estimate, "measure", measure)
+    if why == "several processes":
+        monkeypatch.setattr(estimate, "count", lambda: 2)
+    config = resolve("digits", "supervised", {"steps": 99 if why == "short" else 1000})
+    assert estimate.estimate_run(config) is None
+
+
+def test_the_end_of_a_run_says_what_to_do_next(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "--resume", "--out", str(run)])
+    out = capsys.readouterr().out
+    for command in ("evaluate", "predict", "export"):
+        assert f"rankingmatch {command} {run}" in out
+
+
+def test_the_model_card_says_what_and_how(run: Path) -> None:
+    text = (run / "MODEL_CARD.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    assert 'license: "CC0: for | all"\n' in front  # a text in YAML, whatever is in it
+    result = json.loads((run / "result.json").read_text())
+    for words in (
+        "# Digits: 10 classes from 40 labels",
+        "40 labeled, 1,260 unlabeled",
+        "rankingmatch-bm, network wrn-10-1, 6 steps of 8 labeled images, seed 0",
+        f"| test error | {result['test_error']:.2f} % of 360 images |",
+        f"| validation error | {result['val_error']:.2f} % of 137 images |",
+        "| licence | CC0: for \\| all |",
+        'RankingMatchClassifier.load("model.safetensors")',
+        "(n, 8, 8, 1) uint8",
+        "- 9: 4",
+    ):
+        assert words in body, words
+
+
+# --- terminals -----------------------------------------------------------------------------------------------
+
+
+def test_colours_are_for_terminals_that_want_them(tmp_path: Path) -> None:
+    assert COLOUR.search(on_a_terminal("train", "digits", *QUICK, "--out", tmp_path / "a"))
+    assert not COLOUR.search(on_a_terminal("train", "digits", *QUICK, "--out", tmp_path / "b", NO_COLOR="1"))
+
+
+def test_predict_shows_a_bar_on_a_terminal_only(run: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number in range(5):
+        Image.new("L", (8, 8), 40 * number).save(tmp_path / f"{number}.png")
+    arguments: list[str | Path] = ["predict", run, tmp_path, "--out", tmp_path / "table.csv"]
+    assert b"5/5" in on_a_terminal(*arguments)
+    assert b"/5" not in on_a_terminal(*arguments, "--quiet")
+    assert called(*arguments).stderr == f"5 images → {tmp_path / 'table.csv'}\n"
+
+
+# --- names ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "words"),
+    [
+        (
+            "fixmach",
+            ["mixmatch", "fixmatch-ra", "fixmatch-cta"],
+            "did you mean 'fixmatch-ra' or 'fixmatch-cta'?",
+        ),
+        ("digit", ["digits", "svhn"], "did you mean 'digits'?"),
+        ("trian", ["train", "evaluate"], "did you mean 'train'?"),
+        ("xyz", ["train", "evaluate"], "known: evaluate, train"),
+        ("", ["train"], "known: train"),
+    ],
+)
+def test_the_nearest_names_are_suggested(name: str, known: list[str], words: str) -> None:
+    assert str(unknown_name("thing", name, known)) == f"unknown thing '{name}'; {words}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        (["tr"], {"train"}),
+        (["train", "digi"], {"digits"}),
+        (["train", "--method", "fixm"], {"fixmatch-ra", "fixmatch-cta"}),
+        (["train", "--ranking-w"], {"--ranking-weight"}),
+    ],
+)
+def test_the_shell_completes_names(
+    typed: list[str], found: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_RANKINGMATCH_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["rankingmatch", *typed]))
+    monkeypatch.setenv("COMP_CWORD", str(len(typed)))
+    with pytest.raises(SystemExit):
+        main([])
+    lines = [line.split(",", 1) for line in capsys.readouterr().out.splitlines()]
+    assert {name for kind, name in lines if kind == "plain"} == found
+
+
+def test_the_module_is_the_command() -> None:
+    assert called("--version").stdout == f"rankingmatch, version {__version__}\n"
+    assert "_rankingmatch_completion" in called(_RANKINGMATCH_COMPLETE="bash_source").stdout
+
+
+# --- extras: those of timm, ONNX and TensorBoard are tested beside what they do ---------------------------------
+
+
+@pytest.mark.parametrize("command", ["report", "bench"])
+def test_without_matplotlib_the_line_to_install_it_is_said(
+    command: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None)
+    monkeypatch.chdir(tmp_path)
+    arguments = {"report": ["report", str(run)], "bench": ["bench", "demo", "--out", "bench"]}[command]
+    with pytest.raises(SystemExit) as leave:
+        main([*arguments, "--figures", "figures"])
+    assert leave.value.code == 2
+    assert "pip install 'rankingmatch[figures]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

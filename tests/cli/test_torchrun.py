@@ -1,0 +1,138 @@
+"""Several processes at one run, through torchrun, as a user would."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torchrun import torchrun
+
+from rankingmatch.cli import main
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import begin, work
+
+STEPS = 40
+QUICK = ["--steps", str(STEPS), "--batch-size", "8", "--mu", "2", "--network", "own_network:GroupNormNetwork"]
+QUICK += ["--method", "fixmatch-cta", "--threshold", "0.3", "--threads", "1", "--evaluate-every", "4", "--no-report"]
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    """The evaluations, without what times they took."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    left_out = ("seconds", "images_per_second", "step_seconds", "memory", "class_shares")
+    return [{key: value for key, value in line.items() if key not in left_out} for line in lines]
+
+
+def assert_same_history(run: Path, other: Path) -> None:
+    assert [line["step"] for line in history(run)] == list(range(4, STEPS + 1, 4))
+    for mine, theirs in zip(history(run), history(other), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-4)
+    assert json.loads((run / "result.json").read_text())["steps"] == STEPS
+
+
+@pytest.fixture(scope="module")
+def of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process, from beginning to end."""
+    run = tmp_path_factory.mktemp("one") / "run"
+    main(["train", "digits", *QUICK, "--quiet", "--out", str(run)])
+    return run
+
+
+def reached(run: Path) -> int:
+    """The step of the newest checkpoint."""
+    return max((int(path.stem.removeprefix("step-")) for path in run.glob("checkpoints/*.json")), default=0)
+
+
+def wait_for_step(run: Path, step: int, process: Any) -> None:
+    deadline = time.monotonic() + 180
+    while reached(run) < step:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def worker(parent: int, rank: int) -> int:
+    """The process id of one of the processes that torchrun has started."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            mine = f"\nPPid:\t{parent}\n" in (path / "status").read_text()
+            if mine and f"RANK={rank}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                return int(path.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no process of rank {rank}")
+
+
+def test_a_run_of_two_goes_on_with_one_after_a_signal(of_one: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--out", run, "--checkpoint-steps", "7")
+    wait_for_step(run, 7, process)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert err.count(f"stopped; to go on: rankingmatch train --resume --out {run}") == 1, err
+    assert err.count("on 2 processes") == 1
+    assert "no longer answers" not in err
+    step = reached(run)
+    assert 7 <= step < STEPS
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(run)])
+    assert_same_history(run, of_one)
+
+
+def test_a_run_of_one_goes_on_with_two(of_one: Path, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for record in work(begin(run, Run(of_one).config())):
+        if record.step == 15:
+            break
+    process = torchrun(2, "rankingmatch", "train", "--resume", "--json", "--no-report", "--out", run.path)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events] == ["evaluation"] * 7 + ["result"], "not one process alone prints"
+    assert events[0]["step"] == 16
+    assert_same_history(run.path, of_one)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_where_a_process_dies_the_other_says_so_and_the_run_can_go_on(rank: int, of_one: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--out", run, "--checkpoint-steps", "3")
+    wait_for_step(run, 6, process)
+    os.kill(worker(process.pid, rank), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    lost = f"error: process {1 - rank} of 2 stops, since another one no longer answers; to go on from the last "
+    assert f"{lost}checkpoint, start the same command with --resume\n" in err, err
+    assert "]: Traceback" not in err  # torchrun has one of its own
+    assert not (run / "result.json").exists()
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(run)])
+    assert_same_history(run, of_one)
+
+
+def test_restarted_processes_go_on_by_themselves(of_one: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = ["rankingmatch", "train", "digits", *QUICK, "--out", str(run), "--checkpoint-steps", "3"]
+    process = torchrun(2, *command, restarts=1)
+    wait_for_step(run, 6, process)
+    os.kill(worker(process.pid, 1), signal.SIGKILL)
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert ", from step " in err
+    assert_same_history(run, of_one)
+
+
+def test_too_many_processes_are_refused_in_one_line(tmp_path: Path) -> None:
+    process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--batch-size", "1", cwd=tmp_path)
+    _, err = process.communicate(timeout=120)
+    assert err.count("error: --batch-size 1 cannot be divided over 2 processes; start at most 1\n") == 1, err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_network_with_idle_parameters_is_refused_in_words(tmp_path: Path) -> None:
+    idle = ["--network", "own_network:IdleNetwork"]
+    process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, *idle, cwd=tmp_path)
+    _, err = process.communicate(timeout=120)
+    assert "error: the network has parameters that no loss reaches" in err, err
+    assert "]: Traceback" not in err

@@ -1,0 +1,132 @@
+"""Runs of every method, for one process or, under torchrun, for several: `python -m divided FILE METHOD…`."""
+
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split
+from torch import Tensor
+
+from rankingmatch.augment import CTAugment
+from rankingmatch.core.distributed import (
+    any_of,
+    average_statistics,
+    count,
+    from_first,
+    gathered,
+    is_first,
+    own_rows,
+    processes,
+    rank,
+    scattered,
+    together,
+)
+from rankingmatch.core.errors import DataError
+from rankingmatch.methods import entry, make_method
+from rankingmatch.networks import NetworkSettings
+from rankingmatch.training.loop import train
+from rankingmatch.training.state import State, initial_state
+
+# Pseudo-labels that count from the first steps on.
+EAGER = {"threshold": 0.4, "ramp": 0.1, "statistics_decay": 0.5}
+
+
+def network_of(method: str) -> str:
+    """A network without BatchNorm. VAT takes a difference at a distance of 1e-3, so its rounding shows."""
+    return "own_network:DoubleNetwork" if method == "vat" else "own_network:GroupNormNetwork"
+
+
+def trained(name: str, steps: int = 20) -> dict[str, Any]:
+    """The losses of every step and the errors of every evaluation, and what all processes must agree on at the end.
+
+    7 labeled and 21 unlabeled rows cannot be divided evenly by any small number.
+    """
+    split = tiny_split(labeled=9, unlabeled=50)
+    settings = tiny_settings(steps, batch_size=7, mu=3, evaluate_every=10, log_every=1)
+    known = vars(make_method(name, {}))
+    method = make_method(name, {key: value for key, value in EAGER.items() if key in known})
+    views = replace(VIEW_SETTINGS, strong=entry(name).preset.get("strong", "randaugment"))
+    state = initial_state(split, method, NetworkSettings(network_of(name)), views, settings, CPU)
+    records = list(train(state, split, settings))
+    return {
+        "losses": [record.metrics.losses for record in records if record.metrics],
+        "confident": [record.metrics.confident for record in records if record.metrics],
+        "errors": [record.evaluation.test_error for record in records if record.evaluation],
+        "weights": {key: value.flatten().tolist() for key, value in state.ema.state_dict().items()},
+        "buffers": [value.flatten().tolist() for value in method.buffers()],
+        "rates": [policy.rates.flatten().tolist() for policy in state.views.values() if isinstance(policy, CTAugment)],
+        "digest": digest(state),
+    }
+
+
+def digest(state: State) -> str:
+    """A checksum of all that the state holds."""
+    tensors = [*state.objective.state_dict().values(), *state.ema.state_dict().values(), *state.window.sums.values()]
+    tensors += [policy.rates for policy in state.views.values() if isinstance(policy, CTAugment)]
+    return hashlib.sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest()
+
+
+def check_rows() -> None:
+    """Rows that are divided and gathered come back in order, and so do their gradients."""
+    for total in range(1, 8):
+        whole = torch.arange(2.0 * total).view(total, 2)
+        assert torch.equal(gathered(own_rows(whole), total), whole)
+        weight, factor = torch.tensor(2.0, requires_grad=True), torch.arange(1.0, total + 1)[:, None]
+        given = whole.clone().requires_grad_()
+        (gathered(weight * scattered(given) ** 2, total) * factor).sum().backward()
+        assert given.grad is not None
+        assert torch.equal(given.grad, 4 * whole * factor)
+        assert weight.grad is not None
+        dist.all_reduce(weight.grad)  # as DDP averages
+        assert weight.grad / count() == (whole**2 * factor).sum()
+
+
+def check_statistics() -> None:
+    """Statistics are averaged; what is the same everywhere stays the same to the last bit."""
+    norm = torch.nn.BatchNorm1d(3)
+    norm.register_buffer("same", torch.tensor([0.1, 1e-30, 3e30]))
+    assert isinstance(norm.running_mean, Tensor)
+    assert isinstance(norm.same, Tensor)
+    norm.running_mean += rank()
+    average_statistics(norm)
+    assert torch.equal(norm.running_mean, torch.full((3,), (count() - 1) / 2))
+    assert torch.equal(norm.same, torch.tensor([0.1, 1e-30, 3e30]))
+
+
+def check_failures() -> None:
+    """What one process gets wrong, all get wrong; only the first one says it."""
+
+    def fail_on_last() -> str:
+        if rank() == count() - 1:
+            raise DataError("no images here")
+        return "fine"
+
+    with pytest.raises(DataError if is_first() else SystemExit):
+        together(fail_on_last)
+    assert together(lambda: rank()) == rank()
+    assert from_first(lambda: f"said by {rank()}") == "said by 0"
+    assert any_of(rank() == 1, False) == (True, False)
+
+
+def main() -> None:
+    file, *names = sys.argv[1:]
+    torch.set_num_threads(1)
+    with processes():
+        check_rows()
+        check_statistics()
+        check_failures()
+        found = {name: trained(name) for name in names}
+        digests: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(digests, {name: run["digest"] for name, run in found.items()})
+        if is_first():
+            Path(file).write_text(json.dumps({"runs": found, "digests": digests}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""What is fuzzed: for each kind of file, valid ones and the way a user's command reads it."""
+
+import gzip
+import io
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import original_files
+import torch
+from image_folders import class_folders
+from PIL import Image
+from real_images import photographs, to_pil
+from tiny import CPU, tiny_settings, tiny_split, tiny_state
+
+from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
+from rankingmatch.data import benchmark
+from rankingmatch.data.decode import decode, header
+from rankingmatch.data.folder import scan
+from rankingmatch.data.split import read_rows
+from rankingmatch.networks import make_classifier
+from rankingmatch.runs.checkpoint import ModelCard, checksums, load_model, restore_latest, save_checkpoint, save_model
+from rankingmatch.runs.config import resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import begin, work
+from rankingmatch.training.loop import train
+
+
+@dataclass(frozen=True)
+class Target:
+    """Valid files by their paths, and the reader: it puts a content where the path says, and reads it."""
+
+    seeds: list[tuple[Path, bytes]]
+    read: Callable[[Path, bytes], object]
+
+
+def files_below(place: Path) -> list[tuple[Path, bytes]]:
+    return [(path, path.read_bytes()) for path in sorted(place.rglob("*")) if path.is_file()]
+
+
+def benchmark_files(name: str, make: Callable[[Path], object]) -> Callable[[Path], Target]:
+    """The original files of a dataset, one of them damaged at a time, loaded by its name."""
+
+    def target(place: Path) -> Target:
+        folder, cache = place / "data", place / "cache"
+        folder.mkdir()
+        make(folder)
+        seeds = files_below(folder)
+
+        def read(path: Path, content: bytes) -> object:
+            before = path.read_bytes()
+            path.write_bytes(content)
+            try:
+                return benchmark(name).load(folder)
+            finally:
+                path.write_bytes(before)
+                shutil.rmtree(cache, ignore_errors=True)
+
+        return Target(seeds, read)
+
+    return target
+
+
+def tar(place: Path) -> Target:
+    """The archive damaged as it is, and damaged inside and zipped again."""
+    original_files.cifar10_binary(place)
+    original_files.packed(place, "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
+    path = place / "cifar-10-binary.tar.gz"
+    inside = path.with_suffix("")
+    cache = place / "cache"
+
+    def read(where: Path, content: bytes) -> object:
+        path.write_bytes(gzip.compress(content, 1) if where == inside else content)
+        try:
+            return benchmark("cifar10").load(place)
+        finally:
+            shutil.rmtree(cache, ignore_errors=True)
+
+    return Target([(path, path.read_bytes()), (inside, gzip.decompress(path.read_bytes()))], read)
+
+
+def idx(place: Path) -> Target:
+    """Plain files damaged, and zipped ones damaged as they are and inside."""
+    original_files.fashion_mnist(place)
+    zipped = {path: path.read_bytes() for path in place.glob("*.gz")}
+    plain = [(path.with_suffix(""), gzip.decompress(content)) for path, content in zipped.items()]
+
+    def read(path: Path, content: bytes) -> object:
+        packed = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
+        packed.write_bytes(content if path.suffix == ".gz" else gzip.compress(content, 1))
+        try:
+            return benchmark("fashion-mnist").load(place)
+        finally:
+            packed.write_bytes(zipped[packed])
+            shutil.rmtree(place / "cache", ignore_errors=True)
+
+    return Target([*zipped.items(), *plain], read)
+
+
+def labels_csv(place: Path) -> Target:
+    root = class_folders(place / "photos")
+    files = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    pairs = [(file, file.split("/")[0] if number % 2 else "") for number, file in enumerate(files)]
+    one = "file,label\n" + "".join(f"{file},{label}\n" for file, label in pairs)
+    other = "\ufefflabel,file\r\n" + "".join(f'"{label}",{file}\r\n' for file, label in pairs)
+    table = place / "labels.csv"
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        return scan(root, labels_csv=path).fingerprint()
+
+    return Target([(table, one.encode()), (table, other.encode())], read)
+
+
+def images(place: Path) -> Target:
+    """A photograph in each format and mode, read as for training and for prediction."""
+    colour, grey = to_pil(photographs(side=48)[3]), to_pil(photographs(1, 48)[5])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    kinds = [
+        *((colour, ending, {}) for ending in ("jpg", "png", "webp", "bmp", "tif", "ppm", "jp2", "avif")),
+        *((grey, ending, {}) for ending in ("jpg", "png", "pgm")),
+        *((colour.convert("P"), ending, {"transparency": 3}) for ending in ("png", "gif")),
+        *((colour.convert("RGBA"), ending, {}) for ending in ("png", "webp", "tif")),
+        (grey.convert("I;16"), "png", {}),
+        (grey.convert("I;16"), "tif", {"compression": "tiff_lzw"}),
+        (colour.convert("CMYK"), "jpg", {"exif": exif}),
+        (colour, "jpg", {"exif": exif, "progressive": True}),
+    ]
+    seeds = []
+    for number, (image, ending, options) in enumerate(kinds):
+        content = io.BytesIO()
+        image.save(content, Image.registered_extensions()[f".{ending}"], **options)  # type: ignore[arg-type]
+        seeds.append((place / f"{number}.{ending}", content.getvalue()))
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        header(str(path))
+        return decode(str(path), (32, 32, 3))
+
+    return Target(seeds, read)
+
+
+def run_files(place: Path) -> Target:
+    """config.json, split.json, result.json, metrics.jsonl and steps.csv, as `report` and `--resume` read them."""
+    run = Run(place / "run")
+    settings = {"steps": 4, "batch_size": 8, "mu": 1, "network": "wrn-10-1", "evaluate_every": 2, "threads": 1}
+    list(work(begin(run, resolve("digits", "fixmatch-ra", {**settings, "measure_steps": True}))))
+    names = ("config.json", "split.json", "result.json", "metrics.jsonl", "steps.csv")
+    seeds = [(run.path / name, (run.path / name).read_bytes()) for name in names]
+
+    def read(path: Path, content: bytes) -> object:
+        before = path.read_bytes()
+        path.write_bytes(content)
+        try:
+            config, split = run.config(), run.path / "split.json"
+            json.dumps(config.to_json())
+            if config.data.split is None:
+                read_rows(split, torch.zeros(2000, dtype=torch.int64).numpy())
+            run.refuse_other_images("")
+            return run.environment(), run.skipped(), run.label_count(), run.result(), run.history(), run.step_costs()
+        finally:
+            path.write_bytes(before)
+
+    return Target(seeds, read)
+
+
+def recipes(place: Path) -> Target:
+    names = ("demo", "table5", "table9", "weak-pass")
+    seeds = [(place / f"{name}.toml", (RECIPES / f"{name}.toml").read_bytes()) for name in names]
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        return cells(read_recipe(str(path)), folds=None, scale=None, given={})
+
+    return Target(seeds, read)
+
+
+def checkpoints(place: Path) -> Target:
+    """The newest of two is damaged; half of the time its checksum is made to fit, as an enemy would."""
+    split, settings = tiny_split(), tiny_settings(steps=4)
+    state = tiny_state(split, settings, "freematch")
+    for _ in train(state, split, settings):
+        save_checkpoint(place / "good", state)
+    about, tensors = sorted((place / "good").glob("step-000000004.*"))
+    seeds = [(about, about.read_bytes()), (tensors, tensors.read_bytes())]
+    here, longer = place / "here", tiny_settings(steps=2**70)
+    fresh = tiny_state(split, settings, "freematch")
+
+    def read(path: Path, content: bytes) -> object:
+        shutil.rmtree(here, ignore_errors=True)
+        shutil.copytree(place / "good", here)
+        (here / path.name).write_bytes(content)
+        if len(content) % 2:
+            make_checksums_fit(here / about.name)
+        restore_latest(here, fresh)
+        return next(train(fresh, split, longer)) if fresh.step != 3 else None  # the damaged one was good enough
+
+    return Target(seeds, read)
+
+
+def make_checksums_fit(about: Path) -> None:
+    """What someone would do who knows the format."""
+    try:
+        values = json.loads(about.read_bytes())
+        values |= checksums(values, about.with_suffix(".safetensors").read_bytes())
+        about.write_text(json.dumps(values))
+    except (ValueError, TypeError, RecursionError):
+        pass
+
+
+def models(place: Path) -> Target:
+    state = tiny_state(tiny_split(), tiny_settings())
+    path = place / "model.safetensors"
+    save_model(path, state.ema, ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8, {"estimator": [1]}))
+    content = path.read_bytes()
+    images = torch.zeros((2, 1, 8, 8), dtype=torch.uint8)
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        if path.name == "weights.safetensors":
+            return make_classifier("wrn-10-1", 3, torch.zeros(1), torch.ones(1), weights=str(path))
+        model, _ = load_model(path, CPU)
+        return model(images)
+
+    return Target([(path, content), (place / "weights.safetensors", content)], read)
+
+
+TARGETS: dict[str, Callable[[Path], Target]] = {
+    "labels-csv": labels_csv,
+    "idx": idx,
+    "cifar-bin": benchmark_files("cifar100", original_files.cifar100_binary),
+    "stl10-bin": benchmark_files("stl10", original_files.stl10),
+    "mat": benchmark_files("svhn", original_files.svhn),
+    "pickle": benchmark_files("cifar100", original_files.cifar100_python),
+    "tar": tar,
+    "zip": benchmark_files("tiny-imagenet", original_files.tiny_imagenet),
+    "images": images,
+    "run": run_files,
+    "recipe": recipes,
+    "checkpoint": checkpoints,
+    "model": models,
+}

@@ -1,0 +1,194 @@
+"""Damaged files for every reader, in a process that may neither use much memory nor take long nor run anything.
+
+`python tests/helpers/fuzzing.py --files 10000` tries that many of each kind; names of kinds restrict it. A file is a
+function of its kind and its number: `--first 4711 --files 1` tries that one again.
+"""
+
+import argparse
+import dataclasses
+import faulthandler
+import logging
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import typing
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from mutations import mutated
+
+from rankingmatch.core.errors import RankingMatchError
+from rankingmatch.core.memory import peak_memory, reset_peak_memory
+from rankingmatch.data.decode import UnreadableError
+
+if TYPE_CHECKING:
+    from fuzz_targets import Target
+
+CPU = torch.device("cpu")
+SECONDS = 5  # for one file
+MEMORY = 2**30  # bytes: of addresses beyond those of a process that has everything loaded, and of resident memory
+RUNNING = (
+    *(
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.fork",
+        "pty.spawn",
+        "subprocess.Popen",
+        "ctypes.dlopen",
+    ),
+    *("pickle.find_class", "exec", "marshal.loads", "socket."),
+)
+CHANGING = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.link", "os.symlink", "os.truncate")
+CHATTER = ("TIFF", "LZW", "tempfile.tif", "Estimate", "Missing", "Fax3", "Old", "JPEGLib", "ZIP", "_TIFF")  # of libtiff
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+MACHINERY = ("<frozen importlib", typing.__file__, dataclasses.__file__, os.path.dirname(torch.__file__))  # noqa: PTH120
+
+
+class ForbiddenError(BaseException):
+    """A file made the reader do something that reading does not need; no reader can catch it."""
+
+
+def forbid_all_but_reading(place: Path) -> None:
+    """From now on, nothing is run, sent, or written or removed outside of `place`."""
+
+    def inside(path: Any) -> bool:
+        return isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith((str(place), "/proc/self/"))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            bad = arguments[2] & WRITING and not inside(arguments[0])
+        elif event in CHANGING:  # a name relative to an open directory comes from a loop over one inside
+            bad = not inside(arguments[0]) and arguments[-1] == -1
+        else:
+            # Python's and torch's own machinery (imports, type hints) makes code from their own texts.
+            bad = event.startswith(RUNNING) and not sys._getframe(1).f_code.co_filename.startswith(MACHINERY)
+        if bad:
+            raise ForbiddenError(f"{event} {arguments!r:.200}")
+
+    sys.addaudithook(hook)
+
+
+@dataclass
+class Findings:
+    """What came of some damaged files."""
+
+    tried: int = 0
+    read: int = 0  # still good enough to be read
+    slowest: float = 0.0
+    memory: int = 0  # resident bytes at the peak
+    failures: list[str] = field(default_factory=list)
+
+
+def prepared(kind: str, place: Path) -> "Target":
+    """The valid files of a kind, read once, which also imports whatever reading them needs."""
+    from fuzz_targets import TARGETS
+
+    place.mkdir()
+    os.environ["XDG_CACHE_HOME"] = str(place / "cache")
+    target = TARGETS[kind](place)
+    for path, content in target.seeds:
+        target.read(path, content)
+    return target
+
+
+def try_files(kind: str, target: "Target", first: int, count: int, place: Path) -> Findings:
+    """Damage, read, repeat: only errors of the project's own may come of it."""
+    seeds = [content for _, content in target.seeds]
+    findings = Findings()
+    os.environ["XDG_CACHE_HOME"] = str(place / "cache")
+    reset_peak_memory(CPU)
+    for number in range(first, first + count):
+        draw = random.Random(f"{kind} {number}")
+        path, content = draw.choice(target.seeds)
+        damaged = mutated(content, seeds, draw)
+        (place / "number").write_text(str(number))
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        started = time.perf_counter()
+        try:
+            target.read(path, damaged)
+            findings.read += 1
+        except (RankingMatchError, UnreadableError):
+            pass
+        except (Exception, ForbiddenError) as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            words = f"{kind} {number}: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
+            findings.failures.append(" ".join(words.split())[:400])
+        faulthandler.cancel_dump_traceback_later()
+        findings.tried += 1
+        findings.slowest = max(findings.slowest, time.perf_counter() - started)
+    findings.memory = peak_memory(CPU)
+    return findings
+
+
+def child(kinds: list[str], first: int, count: int, place: Path) -> int:
+    """All of it in this process; a line for each kind and each failure."""
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    targets = {kind: prepared(kind, place / kind) for kind in kinds}
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    forbid_all_but_reading(place)
+    failed = False
+    for kind, target in targets.items():
+        started = time.perf_counter()
+        findings = try_files(kind, target, first, count, place / kind)
+        for line in findings.failures[:20]:
+            print(f"FAILED {line}")
+        failed = failed or bool(findings.failures) or findings.memory > MEMORY
+        print(
+            f"{kind}: {findings.tried:,} files, {findings.read:,} of them still readable, "
+            f"{len(findings.failures)} failures, slowest {findings.slowest:.2f} s, "
+            f"peak memory of the process {findings.memory / 2**20:.0f} MB, {time.perf_counter() - started:.0f} s",
+            flush=True,
+        )
+        shutil.rmtree(place / kind, ignore_errors=True)
+    return int(failed)
+
+
+def run(kinds: list[str], first: int, count: int) -> tuple[int, str]:
+    """The child's exit code and words; a hang or a crash names the file."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
+        command = [sys.executable, __file__, "--child", place, "--first", str(first), "--files", str(count), *kinds]
+        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith(CHATTER))
+        if done.returncode not in (0, 1) or "Timeout (" in said:
+            at = [f"{path.parent.name} {path.read_text()}" for path in Path(place).glob("*/number")]
+            said += f"\nthe process ended with {done.returncode} at file {at}"
+        return done.returncode, said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", help="all if none is named")
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--child", type=Path)
+    given = parser.parse_args()
+    if given.child:
+        return child(given.kinds, given.first, given.files, given.child)
+    from fuzz_targets import TARGETS
+
+    codes = []
+    for kind in given.kinds or TARGETS:
+        code, said = run([kind], given.first, given.files)
+        print(said, end="", flush=True)
+        codes.append(code)
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The perturbation of VAT points where the prediction changes most, and leaves BatchNorm and the draws alone."""
+
+import copy
+
+import pytest
+import torch
+from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
+from torch import Tensor
+
+from rankingmatch.losses import kl_divergence
+from rankingmatch.methods import Context, make_method
+from rankingmatch.methods.passes import perturbed_logits
+from rankingmatch.methods.vat import VirtualAdversarialTraining
+from rankingmatch.networks import Classifier
+from rankingmatch.training.batches import make_batch
+
+
+def adversarial_kl(**hyperparameters: float) -> float:
+    """The divergence for a fresh network and a fixed batch."""
+    split, settings = tiny_split(), tiny_settings()
+    state = tiny_state(split, settings, "vat", **hyperparameters)
+    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    losses = state.objective(batch, Context(1, 2, state.ema, torch.Generator().manual_seed(0)))
+    return losses.parts["adversarial_kl"].item()  # type: ignore[no-any-return]
+
+
+def test_more_power_iterations_find_a_worse_perturbation() -> None:
+    random, one, many = (adversarial_kl(epsilon=0.1, power_iterations=n) for n in (0, 1, 8))
+    assert random < one < many
+
+
+def test_the_direction_agrees_with_the_second_derivative() -> None:
+    """Hd by finite difference in float32, as the method does it, against Hd by differentiating twice in float64."""
+    split, settings = tiny_split(), tiny_settings()
+    state = tiny_state(split, settings, "vat")
+    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    images = batch.unlabeled[0]
+    start = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    start /= start.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+
+    def slope(model: Classifier, at: Tensor, *, graph: bool) -> Tensor:
+        targets = perturbed_logits(model, images, torch.zeros_like(at)).detach().softmax(1)
+        cost = kl_divergence(perturbed_logits(model, images, at), targets).sum()
+        return torch.autograd.grad(cost, at, create_graph=graph)[0]
+
+    xi = VirtualAdversarialTraining().xi
+    near = slope(state.model, (xi * start).requires_grad_(), graph=False)
+    zero = torch.zeros(images.shape, dtype=torch.float64, requires_grad=True)
+    exact = slope(copy.deepcopy(state.model).double(), zero, graph=True)
+    (product,) = torch.autograd.grad(exact, zero, start.double())
+    cosines = torch.cosine_similarity(near.double().flatten(1), product.flatten(1))
+    assert cosines.median() > 0.99
+
+
+def test_no_perturbation_no_divergence() -> None:
+    assert adversarial_kl(epsilon=0.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_running_statistics_see_the_joint_pass_alone() -> None:
+    split, settings = tiny_split(), tiny_settings()
+    state = tiny_state(split, settings, "vat")
+    alone = copy.deepcopy(state.model)
+    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+    state.objective(batch, Context(1, 2, state.ema, torch.Generator()))
+    alone(torch.cat([batch.labeled[0], batch.unlabeled[0]]))
+    expected = dict(alone.named_buffers())
+    for key, value in state.model.named_buffers():
+        assert torch.equal(value, expected[key]), key
+
+
+def test_the_papers_numbers_are_the_defaults() -> None:
+    method = make_method("vat", {})
+    assert isinstance(method, VirtualAdversarialTraining)
+    assert (method.epsilon, method.power_iterations) == (6.0, 1)
+    assert (method.adversarial_weight, method.entropy_weight) == (0.3, 0.06)

@@ -1,0 +1,278 @@
+"""Pretrained backbones, on a stand-in with timm's interface: timm itself is not installed with the tests."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import fake_timm
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split
+
+from rankingmatch import RankingMatchClassifier
+from rankingmatch.cli import main
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.methods import make_method
+from rankingmatch.networks import NetworkSettings, make_backbone, make_classifier
+from rankingmatch.networks.pretrained import TimmBackbone, head_parameters, input_side
+from rankingmatch.runs.checkpoint import load_model
+from rankingmatch.runs.config import resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import begin, work
+from rankingmatch.training.loop import train
+from rankingmatch.training.state import State, TrainSettings, initial_state
+
+MEAN, STD = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.3, 0.2, 0.1])
+
+
+@pytest.fixture(autouse=True)
+def timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", fake_timm.module())
+
+
+def begun(network: NetworkSettings, settings: TrainSettings | None = None, channels: int = 3) -> State:
+    method = make_method("rankingmatch-bm", {})
+    return initial_state(
+        tiny_split(channels=channels), method, network, VIEW_SETTINGS, settings or tiny_settings(), CPU
+    )
+
+
+def test_features_and_logits_both_come_and_belong_together() -> None:
+    backbone = make_backbone("timm:fakenet", 3, 4).eval()
+    assert isinstance(backbone, TimmBackbone)
+    images = torch.randn(5, 3, 12, 12)
+    logits, features = backbone(images)
+    torch.testing.assert_close(logits, backbone.model(images))
+    torch.testing.assert_close(backbone.model.fc(features), logits)
+    assert features.shape == (5, backbone.model.num_features)
+
+
+@pytest.mark.parametrize(("name", "side"), [("timm:fakenet", 12), ("timm:fakenet@20", 20)])
+@pytest.mark.parametrize("size", [(8, 8), (30, 25), (12, 12), (20, 20)])
+def test_images_come_to_the_backbone_in_its_own_size(name: str, side: int, size: tuple[int, int]) -> None:
+    model = make_classifier(name, 4, MEAN, STD)
+    assert model(torch.zeros(2, 3, *size, dtype=torch.uint8)).logits.shape == (2, 4)
+    assert model.backbone.model.seen == [(side, side)]  # type: ignore[union-attr]
+    assert input_side(name) == side
+    assert input_side("wrn-28-2") is None
+
+
+def test_normalisation_follows_the_backbone() -> None:
+    model = make_classifier("timm:fakenet", 4, MEAN, STD)
+    assert model.mean.flatten().tolist() == pytest.approx([0.5, 0.4, 0.3])
+    assert model.std.flatten().tolist() == pytest.approx([0.2, 0.3, 0.1])
+    grey = make_classifier("timm:fakenet", 4, MEAN[:1], STD[:1])
+    assert (grey.mean.item(), grey.std.item()) == pytest.approx((0.4, 0.2))
+    plain = make_classifier("wrn-10-1", 4, MEAN, STD)
+    assert torch.equal(plain.mean.flatten(), MEAN)
+
+
+@pytest.mark.parametrize("network", ["timm:fakenet", "fake_timm:own_factory"])
+def test_pretrained_weights_and_statistics_are_where_training_starts(network: str) -> None:
+    state = begun(NetworkSettings(network, pretrained=True))
+    backbone = state.model.backbone
+    assert isinstance(backbone, TimmBackbone)
+    assert (backbone.model.stem.weight == 0.01).all()
+    assert (backbone.model.norm.running_mean == 0.25).all()  # the trial pass has not touched it
+    assert backbone.model.norm.num_batches_tracked == 0
+    assert not (begun(NetworkSettings(network)).model.backbone.model.stem.weight == 0.01).any()  # type: ignore[union-attr]
+
+
+# --- weights from a file -------------------------------------------------------------------------------------
+
+
+def weights_of(classes: int, channels: int = 3) -> dict[str, torch.Tensor]:
+    return fake_timm.create_model("fakenet", True, classes, channels).state_dict()
+
+
+def test_weights_that_fit_are_taken_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tensors = weights_of(classes=3)
+    save_file(tensors, tmp_path / "w.safetensors")
+    model = make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(tmp_path / "w.safetensors"))
+    found = model.backbone.model.state_dict()  # type: ignore[union-attr]
+    assert all(torch.equal(value, found[name]) for name, value in tensors.items())
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("head", ["of 1000 classes", "missing", "half"])
+def test_a_head_of_another_size_starts_anew_and_is_named(
+    head: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tensors = weights_of(classes=1000 if head == "of 1000 classes" else 3)
+    for name in {"missing": ("fc.weight", "fc.bias"), "half": ("fc.bias",)}.get(head, ()):
+        del tensors[name]
+    save_file(tensors, tmp_path / "w.safetensors")
+    with caplog.at_level(logging.WARNING):
+        model = make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(tmp_path / "w.safetensors"))
+    found = model.backbone.model.state_dict()  # type: ignore[union-attr]
+    assert (found["stem.weight"] == 0.01).all()
+    assert found["fc.weight"].shape == (3, 6)
+    assert "fc.weight" not in tensors or not torch.equal(found["fc.weight"], tensors["fc.weight"])
+    (line,) = caplog.messages
+    assert "its head is of another size, and starts anew: fc.bias, fc.weight" in line
+
+
+def damaged(kind: str) -> dict[str, torch.Tensor]:
+    tensors = weights_of(classes=3, channels=1 if kind == "other channels" else 3)
+    if kind == "one missing":
+        del tensors["norm.bias"]
+    elif kind == "one more":
+        tensors["more"] = torch.zeros(1)
+    elif kind == "another network":
+        return make_backbone("wrn-10-1", 3, 3).state_dict()
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("one missing", "1 missing, such as norm.bias"),
+        ("one more", "1 unknown, such as more"),
+        ("other channels", "1 of another shape, such as stem.weight"),
+        ("another network", "40 unknown, such as blocks.0.conv1.weight; 5 of another shape, such as norm.bias"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_in_one_line(kind: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_file(damaged(kind), path)
+    with pytest.raises(ConfigError, match=rf"--weights .* does not fit the network 'timm:fakenet': .*{message}"):
+        make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path))
+
+
+def test_a_runs_own_model_is_taken_with_its_normalisation(tmp_path: Path) -> None:
+    images, labels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3)).astype(np.uint8), np.arange(12) % 4
+    for network in ("wrn-10-1", "timm:fakenet"):
+        path = tmp_path / "first.safetensors"
+        first = RankingMatchClassifier("supervised", network=network, steps=1, threads=1).fit(images, labels)
+        first.save(path)
+        model = make_classifier(network, 3, MEAN, STD, weights=str(path))
+        assert torch.equal(model.mean, first.model_.mean)
+        own, expected = model.state_dict(), first.model_.state_dict()
+        head = {f"backbone.{name}" for name in head_parameters(model.backbone)}
+        assert len(head) == 2
+        assert all(torch.equal(own[name], expected[name]) for name in own.keys() - head)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"network": "timm:nothing"}, r"'timm:nothing' cannot be built \(RuntimeError: Unknown model \(nothing\)\)"),
+        ({"network": "timm:"}, "write timm:NAME"),
+        ({"network": "timm:fakenet@big"}, "timm:NAME@SIDE"),
+        ({"network": "wrn-10-1", "pretrained": True}, "no weights for 'wrn-10-1'"),
+        ({"network": "own_network:linear_network", "pretrained": True}, r"\(channels, classes, pretrained=True\)"),
+        ({"network": "timm:fakenet", "weights": "nowhere.safetensors"}, "there is no such file"),
+        ({"network": "timm:fakenet", "weights": __file__}, "not a safetensors file"),
+        ({"network": "timm:fakenet", "weights": "a", "pretrained": True}, "the same thing twice"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_one_line(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        begun(NetworkSettings(**given))
+    assert "\n" not in str(error.value)
+
+
+def test_without_timm_the_line_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ConfigError, match=r"needs timm \(.*pip install 'rankingmatch\[timm\]'"):
+        make_backbone("timm:fakenet", 3, 4)
+
+
+# --- the backbone's learning rate ----------------------------------------------------------------------------
+
+
+def test_the_backbone_has_a_rate_of_its_own_and_the_head_keeps_the_other() -> None:
+    settings = tiny_settings(steps=4, learning_rate=0.2, backbone_learning_rate=0.02)
+    state = begun(NetworkSettings("timm:fakenet"), settings)
+    split = tiny_split(channels=3)
+    rates = {id(p): group for group in state.optimizer.param_groups for p in group["params"]}
+    for record in train(state, split, settings):
+        if record.step == 3:
+            break
+    for name, parameter in state.model.backbone.named_parameters():
+        group = rates[id(parameter)]
+        decay = np.cos(7 * np.pi * 2 / (16 * 4))  # of the third step
+        assert group["lr"] == pytest.approx((0.2 if "fc" in name else 0.02) * decay), name
+        assert group["weight_decay"] == (0.0005 if parameter.ndim > 1 else 0), name
+
+
+def test_a_rate_of_0_trains_the_head_alone() -> None:
+    settings = tiny_settings(steps=3, backbone_learning_rate=0)
+    state = begun(NetworkSettings("wrn-10-1"), settings)
+    before = {name: value.clone() for name, value in state.model.named_parameters()}
+    for _ in train(state, tiny_split(channels=3), settings):
+        pass
+    moved = {name for name, value in state.model.named_parameters() if not torch.equal(value, before[name])}
+    assert moved == {"backbone.head.weight", "backbone.head.bias"}
+
+
+def test_a_method_s_own_head_keeps_the_base_rate() -> None:
+    settings = tiny_settings(learning_rate=0.2, backbone_learning_rate=0.02)
+    method = make_method("remixmatch", {})
+    state = initial_state(tiny_split(), method, NetworkSettings("wrn-10-1"), VIEW_SETTINGS, settings, CPU)
+    own = list(state.objective.method.parameters())
+    assert own
+    bases = {id(p): group["base"] for group in state.optimizer.param_groups for p in group["params"]}
+    assert {bases[id(p)] for p in own} == {0.2}
+
+
+def test_a_network_without_a_head_to_tell_apart_is_refused() -> None:
+    settings = tiny_settings(backbone_learning_rate=0.01)
+    with pytest.raises(ConfigError, match="no linear head on a backbone"):
+        begun(NetworkSettings("own_network:linear_network"), settings)
+
+
+# --- from end to end -----------------------------------------------------------------------------------------
+
+
+def test_it_trains_and_loads_through_the_command_line(tmp_path: Path) -> None:
+    quick = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--threads", "1", "--quiet"]
+    network = ["--network", "timm:fakenet", "--pretrained", "--backbone-learning-rate", "0.001"]
+    main(["train", "digits", *quick, *network, "--out", str(tmp_path / "run")])
+    model, card = load_model(Run(tmp_path / "run").model_path, CPU)
+    assert card.network == "timm:fakenet"
+    assert model.mean.item() == pytest.approx(0.4)
+    loaded = RankingMatchClassifier.load(Run(tmp_path / "run").model_path)
+    assert loaded.predict_proba(np.zeros((2, 8, 8), np.uint8)).shape == (2, 10)
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint_not_from_the_pretrained_weights(tmp_path: Path) -> None:
+    given = {"steps": 6, "batch_size": 8, "mu": 1, "threads": 1, "network": "timm:fakenet", "pretrained": True}
+    config = resolve("digits", "fixmatch-ra", {**given, "backbone_learning_rate": 0.01})
+    whole, halved = Run(tmp_path / "whole"), Run(tmp_path / "halved")
+    for _ in work(begin(whole, config)):
+        pass
+    next(work(begin(halved, config), stopped=lambda: True))
+    assert not halved.model_path.exists()
+    for _ in work(begin(halved, config)):
+        pass
+    assert halved.model_path.read_bytes() == whole.model_path.read_bytes()
+
+
+@pytest.mark.parametrize("side", [8, 20])
+def test_a_resizing_backbone_is_exported(side: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, side, side, 3)).astype(np.uint8)
+    classifier = RankingMatchClassifier("supervised", network="timm:fakenet", steps=1, threads=1)
+    classifier.fit(images, np.arange(12) % 3).save(tmp_path / "model.safetensors")
+    main(["export", str(tmp_path / "model.safetensors"), str(tmp_path / "model.onnx")])
+    assert "largest difference" in capsys.readouterr().out
+
+
+def test_the_pictures_of_a_folder_are_read_at_the_size_the_network_was_made_for(tmp_path: Path) -> None:
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (70, 90)).save(tmp_path / name)
+
+    def side(**given: object) -> int | None:
+        return resolve(str(tmp_path), "supervised", given).data.image_size
+
+    assert side() == 32
+    assert side(network="wrn-10-1") == 32
+    assert side(network="timm:fakenet") == 12
+    assert side(network="timm:fakenet@20") == 20
+    assert side(network="timm:fakenet", image_size=24) == 24
+    assert resolve("digits", "supervised", {"network": "timm:fakenet"}).data.image_size is None

@@ -210,7 +210,7 @@ def test_a_diverging_run_is_recorded_as_nan_with_its_step(rate: str, tmp_path: P
     for path in saved:
         weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
         assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
-    assert "a lower --learning-rate may help" in err
+    assert "try a lower --learning-rate" in err
     code, _, err = rankingmatch("evaluate", "run", cwd=tmp_path)
     assert code == 2
     assert "it diverged at step" in err

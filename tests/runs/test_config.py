@@ -46,8 +46,8 @@ def test_epochs_replace_the_presets_steps() -> None:
     [
         ({"learning_rat": 0.1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
         ({"temperature": 0.1}, "--temperature is not used by the method 'rankingmatch-bm'"),
-        ({"margin": -1.0}, "--margin is -1.0"),
-        ({"mu": 0}, "--mu is 0"),
+        ({"margin": -1.0}, "margin is -1.0"),
+        ({"mu": 0}, "mu is 0"),
         ({"epochs": 1.0, "steps": 5}, "--epochs and --steps"),
     ],
 )
@@ -94,5 +94,5 @@ def test_a_hyper_parameter_younger_than_the_file_has_its_default() -> None:
 def test_a_value_of_another_type_is_named_before_it_is_used(given: dict[str, Any], tmp_path: Path) -> None:
     class_folders(tmp_path / "photos")
     (name,) = given
-    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is .*; it must be of type"):
+    with pytest.raises(ConfigError, match=f"{name} is .*; it must be of type"):
         resolve(str(tmp_path / "photos"), "supervised", given)

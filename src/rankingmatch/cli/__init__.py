@@ -15,6 +15,7 @@ from rankingmatch.cli.options import json_option
 from rankingmatch.cli.predicting import predict
 from rankingmatch.cli.training import train
 from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, unknown_name
+from rankingmatch.core.options import flag
 
 INTERRUPTED = 130
 
@@ -172,11 +173,17 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as leave:
         raise SystemExit(leave.exit_code) from None
     except (Interrupted, click.Abort) as stop:
-        click.echo(str(stop) or "stopped", err=True)
+        click.echo(_message(stop) or "stopped", err=True)
         raise SystemExit(INTERRUPTED) from None
-    except (RankingMatchError, DivergedError, click.ClickException, OSError) as error:
+    except (RankingMatchError, click.ClickException, OSError) as error:
         if debug:
             traceback.print_exc()
-        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"error: {' '.join(message.splitlines())}", err=True)
+        click.echo(f"error: {' '.join(_message(error).splitlines())}", err=True)
         raise SystemExit(1 if isinstance(error, DivergedError) else 2) from None
+
+
+def _message(error: Exception) -> str:
+    """What to print of an error, with options spelled as flags."""
+    if isinstance(error, RankingMatchError):
+        return error.spelled(flag)
+    return error.format_message() if isinstance(error, click.ClickException) else str(error)

@@ -1,11 +1,53 @@
-"""What can go wrong, as exceptions whose message names the value and the remedy."""
+"""What can go wrong, as exceptions whose message names the value and the remedy.
+
+A message that mentions an option marks its name with `setting`: `str(error)` has the Python name (`learning_rate`),
+and an interface that spells options another way (`--learning-rate`) uses `RankingMatchError.spelled`.
+"""
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "DivergedError",
+    "InputError",
+    "Interrupted",
+    "LostProcessError",
+    "RankingMatchError",
+    "RunError",
+]
+
+# Private-use characters around an option's name in a message: no file name, label or value has them.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_MARKED = re.compile(f"{_OPEN}([a-z0-9_]+){_CLOSE}")
+
+
+def setting(name: str) -> str:
+    """The name of an option in a message, to be spelled by the interface that shows it."""
+    return f"{_OPEN}{name}{_CLOSE}"
+
+
+def spelled(message: str, spell: Callable[[str], str] = str) -> str:
+    """A message with every name marked by `setting` as `spell` writes it; by default the name itself."""
+    return _MARKED.sub(lambda mark: spell(mark[1]), message)
 
 
 class RankingMatchError(Exception):
-    """Base of every error that is the user's to mend: one line, exit code 2."""
+    """Base of all errors of this package: a message that says what is wrong and how to fix it."""
+
+    def __str__(self) -> str:
+        return self.spelled()
+
+    def spelled(self, spell: Callable[[str], str] = str) -> str:
+        """The message with the names of options as an interface spells them."""
+        return spelled(super().__str__(), spell)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The names of the options that the message is about."""
+        return tuple(_MARKED.findall(super().__str__()))
 
 
 class ConfigError(RankingMatchError):
@@ -17,7 +59,7 @@ class DataError(RankingMatchError):
 
 
 class InputError(DataError, ValueError):
-    """Arrays given to the estimator that cannot be used; a ValueError, too, as scikit-learn's tools expect."""
+    """Arrays given to the estimator that cannot be used; also a ValueError, as scikit-learn's tools expect."""
 
 
 class RunError(RankingMatchError):
@@ -25,40 +67,51 @@ class RunError(RankingMatchError):
 
 
 class LostProcessError(RankingMatchError):
-    """Another process of the run has died, or no longer answers."""
+    """Another process of the run has died or no longer responds."""
 
 
-class DivergedError(Exception):
-    """A part of the loss, or the weights, are no longer finite; the last good checkpoint is untouched."""
+class DivergedError(RankingMatchError):
+    """A part of the loss, or the weights, became non-finite; the last good checkpoint is untouched."""
 
     def __init__(self, step: int, part: str) -> None:
-        super().__init__(
-            f"training diverged: '{part}' became non-finite at step {step}; a lower --learning-rate may help"
-        )
+        super().__init__(step, part)
         self.step = step
         self.part = part
 
+    def spelled(self, spell: Callable[[str], str] = str) -> str:
+        """The message with the name of the option that may help."""
+        return (
+            f"training diverged: '{self.part}' became non-finite at step {self.step}; "
+            f"try a lower {spell('learning_rate')}"
+        )
 
-class Interrupted(Exception):  # noqa: N818
-    """A signal asked to stop; everything is saved. The message says how to go on."""
+
+class Interrupted(RankingMatchError):  # noqa: N818
+    """Training was stopped by a signal; everything is saved, and the run can be resumed."""
 
 
-def expect(condition: bool, what: str) -> None:
-    """Raise DataError unless a file is as its format says."""
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its type if it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def require(condition: bool, problem: str) -> None:
+    """Raise DataError unless a dataset's original file is as its format says."""
     if not condition:
-        raise DataError(f"{what}; the file is damaged or not the original: remove it and get it again")
+        raise DataError(f"{problem}; the file is damaged or not the original: delete it and download it again")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:
-    """The error for a name that is not in a table, with the nearest ones that are."""
+    """The error for a name that is not in a table, with the nearest names that are."""
     names = list(known)
-    likeness = {candidate: _likeness(name, candidate) for candidate in names}
-    near = [candidate for candidate in names if likeness[candidate] >= max([0.5, *likeness.values()])][:3]
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(sorted(names))}"
+    similarity = {candidate: _similarity(name, candidate) for candidate in names}
+    near = [candidate for candidate in names if similarity[candidate] >= max([0.5, *similarity.values()])][:3]
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from: {', '.join(sorted(names))}"
     return ConfigError(f"unknown {kind} '{name}'; {remedy}{hint}")
 
 
-def _likeness(name: str, candidate: str) -> float:
-    """How alike two names are, from 0 to 1; the beginning of a longer name is as good as the whole of it."""
+def _similarity(name: str, candidate: str) -> float:
+    """How similar two names are, from 0 to 1; the beginning of a longer name counts as much as the whole name."""
     whole = difflib.SequenceMatcher(None, name, candidate).ratio()
     return max(whole, difflib.SequenceMatcher(None, name, candidate[: len(name) + 1]).ratio())

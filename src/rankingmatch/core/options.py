@@ -12,21 +12,46 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from rankingmatch.core.errors import ConfigError, unknown_name
+from rankingmatch.core.errors import ConfigError, setting, unknown_name
+
+Kind = Literal["learning", "source", "labels", "execution", "run"]
 
 
-def option(default: Any, help: str, *, interval: str = "", used_by: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that is also a flag.
+def option(
+    default: Any,
+    help: str,
+    *,
+    interval: str = "",
+    used_by: tuple[str, ...] = (),
+    kind: Kind = "learning",
+    path: bool = False,
+) -> Any:
+    """Declare a hyper-parameter: a dataclass field with all that interfaces need to know of it.
 
-    `interval` is written as in mathematics: "(0, 1]", "[1, inf)". `used_by` restricts the field to some
-    variants of a method.
+    Parameters
+    ----------
+    default
+        The default value.
+    help
+        One or two sentences; a name in braces, such as ``{epochs}``, is another option.
+    interval
+        The allowed values, written as in mathematics: "(0, 1]", "[1, inf)".
+    used_by
+        The variants of a method that have it; all of them by default.
+    kind
+        What it is about. "learning": what is learned. "source": where images come from. "labels": which labels and
+        validation images are used. "execution": where and how to compute, which changes no result but for rounding.
+        "run": what is written into a run directory.
+    path
+        Whether it is the path of a file or directory.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "interval": interval, "used_by": used_by})
+    about = {"help": help, "interval": interval, "used_by": used_by, "kind": kind, "path": path}
+    return dataclasses.field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
 class Option:
-    """A declared hyper-parameter, as the command line and the docs see it."""
+    """A declared hyper-parameter, as interfaces and docs see it."""
 
     name: str
     type: type
@@ -36,11 +61,18 @@ class Option:
     choices: tuple[str, ...]
     optional: bool
     used_by: tuple[str, ...]
+    kind: Kind
+    path: bool
 
     @property
     def flag(self) -> str:
         """The name on the command line."""
-        return "--" + self.name.replace("_", "-")
+        return flag(self.name)
+
+
+def flag(name: str) -> str:
+    """An option's name on the command line: learning_rate → --learning-rate."""
+    return "--" + name.replace("_", "-")
 
 
 def options_of(settings: type) -> list[Option]:
@@ -63,6 +95,8 @@ def _describe(field: "dataclasses.Field[Any]", hint: Any) -> Option:
         choices=choices,
         optional=optional,
         used_by=field.metadata["used_by"],
+        kind=field.metadata["kind"],
+        path=field.metadata["path"],
     )
 
 
@@ -77,11 +111,11 @@ def check(option: Option, value: Any) -> None:
     if value is None and option.optional:
         return
     if not _has_type(value, option.type):
-        raise ConfigError(f"{option.flag} is {value!r}; it must be of type {option.type.__name__}")
+        raise ConfigError(f"{setting(option.name)} is {value!r}; it must be of type {option.type.__name__}")
     if option.choices and value not in option.choices:
-        raise unknown_name(f"value of {option.flag}", value, option.choices)
+        raise unknown_name(f"value for {setting(option.name)}", value, option.choices)
     if option.interval and not _inside(value, option.interval):
-        raise ConfigError(f"{option.flag} is {value}; it must be in {option.interval}")
+        raise ConfigError(f"{setting(option.name)} is {value}; it must be in {option.interval}")
 
 
 def _has_type(value: Any, type_: type) -> bool:
@@ -97,16 +131,18 @@ def _inside(value: float, interval: str) -> bool:
     return not math.isnan(value) and above and below
 
 
-def imported(kind: str, path: str) -> Any:
-    """What `package.module:name` names; ConfigError if it cannot be had."""
+def import_object(kind: str, path: str) -> Any:
+    """The object that `package.module:name` refers to; ConfigError if it cannot be imported."""
     module, _, name = path.partition(":")
-    if module.partition(".")[0] in sys.stdlib_module_names:  # "os:_exit" may stand in a file that others made
-        raise ConfigError(f"{kind} '{path}' is a part of Python; name a module of your own or of a library")
+    if module.partition(".")[0] in sys.stdlib_module_names:  # a file from a stranger may contain "os:_exit"
+        raise ConfigError(
+            f"{kind} '{path}' is part of Python's standard library; use a module of your own or of a package"
+        )
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # a module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run where it can be found, "
-            "or set PYTHONPATH"
+            f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run from a directory where "
+            "it can be found, or set PYTHONPATH"
         ) from error

@@ -13,7 +13,7 @@ import numpy as np
 import platformdirs
 
 from rankingmatch.core.atomic import write_json
-from rankingmatch.core.errors import DataError, expect
+from rankingmatch.core.errors import DataError, require
 from rankingmatch.data.files import Form, Found, checksum, find, opened
 from rankingmatch.data.formats import Block, Decoded
 from rankingmatch.data.resize import resize_images
@@ -96,9 +96,9 @@ def write_cache(directory: Path, decoded: Decoded) -> None:
             for part, images, known in decoded.blocks:
                 if part not in files:
                     files[part] = stack.enter_context((temporary / f"{part}.u8").open("wb"))
-                expect(images.shape[1:] == shapes.setdefault(part, images.shape[1:]), "images differ in size")
-                expect(known.max(initial=-1) < len(decoded.classes), "a label is larger than the number of classes")
-                expect(known.min(initial=-1) >= UNLABELED, "a label is a negative number")
+                require(images.shape[1:] == shapes.setdefault(part, images.shape[1:]), "images differ in size")
+                require(known.max(initial=-1) < len(decoded.classes), "a label is larger than the number of classes")
+                require(known.min(initial=-1) >= UNLABELED, "a label is a negative number")
                 np.ascontiguousarray(images).tofile(files[part])
                 labels.setdefault(part, []).append(known)
         about = {

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rankingmatch.core.errors import DataError, expect
+from rankingmatch.core.errors import DataError, require
 from rankingmatch.data.plain_pickle import PlainArray, read_pickle
 from rankingmatch.data.split import UNLABELED
 
@@ -58,7 +58,7 @@ def _content(source: Source, name: str, *, zipped: bool = False) -> bytes:
     """A file as a whole; a few zipped bytes may say that they are terabytes, and are not believed."""
     with source.open(name) as file, gzip.open(file) if zipped else contextlib.nullcontext(file) as plain:
         content = bytes(plain.read(LARGEST + 1))
-    expect(len(content) <= LARGEST, f"{name} has more than {LARGEST >> 20} MB, and the original less")
+    require(len(content) <= LARGEST, f"{name} has more than {LARGEST >> 20} MB, and the original less")
     return content
 
 
@@ -79,12 +79,12 @@ def _cifar_images(rows: np.ndarray) -> np.ndarray:
 
 def _cifar_batch(source: Source, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
     batch = read_pickle(_content(source, name), name)
-    expect(isinstance(batch.get(b"data"), PlainArray) and key in batch, f"{name} has no images or labels")
+    require(isinstance(batch.get(b"data"), PlainArray) and key in batch, f"{name} has no images or labels")
     pixels, numbers = batch[b"data"].pixels(), batch[key]
     plain = isinstance(numbers, list) and all(type(number) is int and 0 <= number < 256 for number in numbers)
-    expect(plain, f"{name} has labels that are no small numbers")
+    require(plain, f"{name} has labels that are no small numbers")
     labels = np.array(numbers, dtype=np.int64)
-    expect(pixels.shape == (len(labels), 3072), f"{name} has {pixels.shape} pixels for {len(labels)} labels")
+    require(pixels.shape == (len(labels), 3072), f"{name} has {pixels.shape} pixels for {len(labels)} labels")
     return _cifar_images(pixels), labels
 
 
@@ -99,7 +99,7 @@ def read_cifar_python(folder: str, train: tuple[str, ...], test: str, meta: str,
     def read(source: Source) -> Decoded:
         names = read_pickle(_content(source, f"{folder}/{meta}"), meta).get(keys[1])
         good = isinstance(names, list) and all(isinstance(name, bytes) for name in names)
-        expect(good, f"{meta} has no list of class names")
+        require(good, f"{meta} has no list of class names")
         return Decoded(tuple(name.decode(errors="replace") for name in names or ()), blocks(source))
 
     return read
@@ -113,7 +113,7 @@ def read_cifar_binary(folder: str, train: tuple[str, ...], test: str, meta: str,
             for name in names:
                 content = _content(source, f"{folder}/{name}")
                 size = label_bytes + 3072
-                expect(len(content) > 0 and len(content) % size == 0, f"{name} is not a row of {size}-byte records")
+                require(len(content) > 0 and len(content) % size == 0, f"{name} is not a row of {size}-byte records")
                 records = np.frombuffer(content, np.uint8).reshape(-1, size)
                 labels = records[:, label_bytes - 1].astype(np.int64)
                 yield Block(part, _cifar_images(records[:, label_bytes:]), labels)
@@ -137,8 +137,8 @@ def read_svhn(source: Source) -> Decoded:
             try:
                 with source.open(name) as file:
                     shapes = {variable: shape for variable, shape, _ in whosmat(file)}
-                    expect(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
-                    expect(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
+                    require(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
+                    require(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
                     file.seek(0)
                     values = loadmat(file, variable_names=["X", "y"])
                 images, labels = values["X"], values["y"].ravel()
@@ -147,7 +147,7 @@ def read_svhn(source: Source) -> Decoded:
             except Exception as error:  # scipy raises many kinds for a damaged file
                 raise DataError(f"{name} cannot be read ({error}); remove it and get it again") from error
             right = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels)) and labels.dtype.kind in "uif"
-            expect(right, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
+            require(right, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
             yield Block(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
 
     return Decoded(tuple("0123456789"), blocks())
@@ -170,7 +170,7 @@ def read_stl10(source: Source) -> Decoded:
             yield from _stl10_blocks(source, f"{folder}/{name}_X.bin", part, labels)
 
     lines = [line.split() for line in _text(source, f"{folder}/fold_indices.txt").splitlines()]
-    expect(all(word.isdecimal() and len(word) < 9 for line in lines for word in line), "fold_indices.txt has no rows")
+    require(all(word.isdecimal() and len(word) < 9 for line in lines for word in line), "fold_indices.txt has no rows")
     folds = tuple(np.array(line, dtype=np.int64) for line in lines)
     return Decoded(tuple(_text(source, f"{folder}/class_names.txt").split()), blocks(), folds)
 
@@ -179,13 +179,13 @@ def _stl10_blocks(source: Source, name: str, part: str, labels: np.ndarray | Non
     count = 0
     with source.open(name) as file:
         while content := file.read(1000 * STL10_BYTES):
-            expect(len(content) % STL10_BYTES == 0, f"{name} does not end at the end of an image")
+            require(len(content) % STL10_BYTES == 0, f"{name} does not end at the end of an image")
             images = np.frombuffer(content, np.uint8).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
             known = np.full(len(images), UNLABELED) if labels is None else labels[count : count + len(images)]
-            expect(len(known) == len(images), f"{name} has more images than labels")
+            require(len(known) == len(images), f"{name} has more images than labels")
             count += len(images)
             yield Block(part, images, known)
-    expect(labels is None or count == len(labels), f"{name} has {count} images for its labels")
+    require(labels is None or count == len(labels), f"{name} has {count} images for its labels")
 
 
 # --- Tiny ImageNet -------------------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ def read_tiny_imagenet(source: Source) -> Decoded:
     classes = tuple(words.get(wnid, wnid).split(",")[0] for wnid in sorted(wnids))
     train = [(name, number[name.split("/")[2]]) for name in sorted(source.names()) if _is_training_image(name, number)]
     pairs = [line.split("\t")[:2] for line in text("val/val_annotations.txt") if line]
-    expect(all(pair[1:] and pair[1] in number for pair in pairs), "val_annotations.txt has images of no class")
+    require(all(pair[1:] and pair[1] in number for pair in pairs), "val_annotations.txt has images of no class")
     test = [(f"{folder}/val/images/{name}", number[wnid]) for name, wnid in pairs]
-    expect(bool(train) and bool(test), f"{folder} has no images")
+    require(bool(train) and bool(test), f"{folder} has no images")
     # Two classes share a word ("crane", "bow tie"…); the wnid tells them apart.
     names = tuple(
         word if classes.count(word) == 1 else f"{word} {wnid}"
@@ -233,7 +233,7 @@ def _jpeg(source: Source, name: str) -> np.ndarray:
 
     try:
         image = Image.open(io.BytesIO(_content(source, name)), formats=("JPEG",))
-        expect(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
+        require(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
         return np.asarray(image.convert("RGB"))
     except DataError:
         raise
@@ -251,7 +251,7 @@ def read_idx(classes: tuple[str, ...]) -> Reader:
         for part, prefix in (("train", "train"), ("test", "t10k")):
             images = _idx(source, f"{prefix}-images-idx3-ubyte", dimensions=3)
             labels = _idx(source, f"{prefix}-labels-idx1-ubyte", dimensions=1).astype(np.int64)
-            expect(len(images) == len(labels), f"{prefix} has {len(images)} images for {len(labels)} labels")
+            require(len(images) == len(labels), f"{prefix} has {len(images)} images for {len(labels)} labels")
             yield Block(part, images[..., None], labels)
 
     return lambda source: Decoded(classes, blocks(source))
@@ -264,7 +264,7 @@ def _idx(source: Source, name: str, dimensions: int) -> np.ndarray:
         magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
     except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise DataError(f"{name} cannot be read ({error}); remove it and get it again") from error
-    expect(magic == 0x800 + dimensions, f"{name} does not begin as an idx file of bytes")
+    require(magic == 0x800 + dimensions, f"{name} does not begin as an idx file of bytes")
     pixels = np.frombuffer(content, np.uint8, offset=4 * (1 + dimensions))
-    expect(len(pixels) == math.prod(shape), f"{name} has {len(pixels)} values, not {' × '.join(map(str, shape))}")
+    require(len(pixels) == math.prod(shape), f"{name} has {len(pixels)} values, not {' × '.join(map(str, shape))}")
     return pixels.reshape(shape)

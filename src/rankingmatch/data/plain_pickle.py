@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rankingmatch.core.errors import DataError, expect
+from rankingmatch.core.errors import DataError, require
 
 
 class PlainArray:
@@ -26,7 +26,7 @@ class PlainArray:
         """A contiguous array of bytes, the only kind that is read."""
         try:
             _, shape, kind, fortran, content = self.state
-            expect(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
+            require(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
             return np.frombuffer(content, np.uint8).reshape(shape)
         except (ValueError, TypeError) as error:
             raise DataError(f"an array's shape and its content do not fit ({error})") from error
@@ -78,5 +78,5 @@ def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
         raise DataError(f"{name}: {error}") from None
     except Exception as error:  # a broken pickle may raise anything
         raise DataError(f"{name} is no pickle of plain data ({error}); remove it and get it again") from error
-    expect(isinstance(values, dict), f"{name} holds no dictionary")
+    require(isinstance(values, dict), f"{name} holds no dictionary")
     return values  # type: ignore[no-any-return]

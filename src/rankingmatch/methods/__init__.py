@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankingmatch.core.errors import ConfigError, unknown_name
-from rankingmatch.core.options import Option, imported, options_of, validate
+from rankingmatch.core.options import Option, import_object, options_of, validate
 from rankingmatch.methods.fixmatch import FixMatch
 from rankingmatch.methods.flexmatch import FlexMatch
 from rankingmatch.methods.freematch import FreeMatch
@@ -131,7 +131,7 @@ def entry(name: str) -> Entry:
 
 
 def _imported(path: str) -> type[Method]:
-    found = imported("method", path)
+    found = import_object("method", path)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ConfigError(f"method '{path}' is not a subclass of rankingmatch.methods.Method")
     if "__dataclass_fields__" not in vars(found) or found.__hash__ is None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, unknown_name
-from rankingmatch.core.options import imported, option
+from rankingmatch.core.options import import_object, option
 from rankingmatch.networks.classifier import Classifier
 from rankingmatch.networks.pretrained import PREFIX, adapted, load_weights, own_normalisation, timm_backbone
 from rankingmatch.networks.wide_resnet import wide_resnet
@@ -80,7 +80,7 @@ def make_classifier(
 
 
 def _imported(path: str, channels: int, classes: int, **more: bool) -> nn.Module:
-    factory = imported("network", path)
+    factory = import_object("network", path)
     try:
         inspect.signature(factory).bind(channels, classes, **more)
     except (TypeError, ValueError) as error:

@@ -26,7 +26,7 @@ from inference import make_folder, some_model, write_table
 from measuring import CPU
 from measuring import wall_seconds as seconds
 from rankingmatch.core.memory import peak_memory
-from rankingmatch.data import decoded, images_below, source
+from rankingmatch.data import decode_files, find_source, images_below
 from rankingmatch.networks import outputs
 
 
@@ -49,7 +49,7 @@ def measure_reading(folder: Path, files: list[str], side: int, rounds: int) -> N
         with tempfile.TemporaryDirectory() as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             bare = seconds(lambda: plain(files))
-            mine = seconds(lambda: source(str(folder), image_size=side).load(None, None))
+            mine = seconds(lambda: find_source(str(folder)).load(image_size=side))
         ratios.append(bare / mine)
         print(f"reading: {len(files) / mine:,.0f} images/s, plain Pillow {len(files) / bare:,.0f}", flush=True)
     print(f"reading at {100 * statistics.median(ratios):.0f} % of plain Pillow (aim: 80)")
@@ -58,10 +58,10 @@ def measure_reading(folder: Path, files: list[str], side: int, rounds: int) -> N
 def measure_predicting(files: list[str], side: int, network: str, rounds: int) -> None:
     """Print how fast files are predicted, beside the bare network."""
     model, shape = some_model(network), (side, side, 3)
-    images = np.concatenate([chunk.images for chunk in decoded(files, shape)])
+    images = np.concatenate([chunk.images for chunk in decode_files(files, shape)])
     ratios, sums = [], []
     for _ in range(rounds):
-        decoding = seconds(lambda: list(decoded(files, shape)))
+        decoding = seconds(lambda: list(decode_files(files, shape)))
         bare = seconds(lambda: [output.logits.argmax(1) for output in outputs(model, images, CPU, size=64)])
         mine = seconds(lambda: write_table(model, files, network, side))
         ratios.append(bare / mine)
@@ -99,7 +99,7 @@ def main() -> None:
     if given.threads:
         torch.set_num_threads(given.threads)
     if given.tell:
-        images = len(source(given.tell).load(None, None).train)
+        images = len(find_source(given.tell).load().train)
         print(f"{images:,} images read: peak memory {peak_memory(CPU) / 2**20:,.0f} MiB", flush=True)
     elif given.memory:
         measure_memory(given.memory, given.side)

@@ -75,7 +75,7 @@ def wide_case(method: str = "rankingmatch-bm", batch_size: int = 16, side: int =
 
 def digits_case(method: str = "rankingmatch-bm", **given: Any) -> Case:
     """The default: digits."""
-    dataset = resolve("digits", method, {}).source.load(None, None)
+    dataset = resolve("digits", method, {}).source.load()
     return make_case(dataset, "digits", method, {"steps": NEVER, **given})
 
 

@@ -398,7 +398,7 @@ def test_the_suggestions_by_size_are_what_the_named_datasets_of_that_size_have(n
     if name == "digits":
         defaults |= {"network": "small", "batch_size": 32, "steps": 1000}
     for option, default in defaults.items():
-        assert suggested[option] == chosen.preset.get(option, default), option
+        assert suggested[option] == chosen.settings.get(option, default), option
 
 
 def test_balanced_draws_rare_classes_as_often(monkeypatch: pytest.MonkeyPatch) -> None:

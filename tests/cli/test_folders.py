@@ -38,7 +38,7 @@ def test_training_says_what_it_found_and_chose(place: Path, capsys: pytest.Captu
     main(["train", "photos", *QUICK])
     out, err = capsys.readouterr()
     assert "10 classes: 0 4, 1 4, 2 4" in err
-    assert "40 labeled, 150 unlabeled, 0 validation, 50 test images, 8×8 pixels, grey" in err
+    assert "40 labeled, 150 unlabeled, 0 validation, 50 test images, 8×8 pixels, grayscale" in err
     assert "--image-size 8 --padding 1 --cutout 4 --network small --steps 6 --batch-size 8" in err
     assert "--no-flip" in err
     assert "test error" in out
@@ -107,7 +107,7 @@ def test_bad_files_are_listed_at_the_end(place: Path, capsys: pytest.CaptureFixt
     (place / "photos/labeled/3/broken.png").write_text("no picture")
     main(["train", "photos", *QUICK, "--out", "run"])
     out = capsys.readouterr().out
-    assert "files left out: labeled/3/broken.png is no image; all of them are in run/split.json" in out
+    assert "files left out: labeled/3/broken.png is not an image; all of them are in run/split.json" in out
 
 
 # --- predict -------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytes
     (place / "broken.png").write_text("no picture")
     (place / "notes.txt").write_text("not even by its name")
     main(["predict", "run", "new", "--out", "p.csv"])
-    assert "1 files are left out: new/broken.png is no image" in capsys.readouterr().err
+    assert "1 files are left out: new/broken.png is not an image" in capsys.readouterr().err
     assert sorted(row["file"] for row in table(trained.parent / "p.csv")) == sorted(f"new/{name}" for name in names)
     main(["predict", "run", "new", "--json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -278,7 +278,7 @@ def test_evaluate_names_classes_that_were_not_trained(trained: Path, capsys: pyt
     class_folders(trained.parent / "photos")
     with pytest.raises(SystemExit):
         main(["evaluate", "run", "photos"])
-    assert "'blue' is none of the classes that were trained (0, 1" in capsys.readouterr().err
+    assert "the model was not trained on the class 'blue', only on 0, 1" in capsys.readouterr().err
 
 
 def test_a_class_without_images_has_no_error(trained: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:

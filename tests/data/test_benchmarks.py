@@ -109,7 +109,7 @@ def test_a_resized_dataset_is_the_same_but_for_its_images(place: Path) -> None:
     assert benchmark("stl10").load(place, 96).train.images.shape[1:3] == (96, 96)
 
 
-def test_tiny_imagenet_reads_grey_jpegs_and_tests_on_its_validation_images(place: Path) -> None:
+def test_tiny_imagenet_reads_grayscale_jpegs_and_tests_on_its_validation_images(place: Path) -> None:
     original_files.tiny_imagenet(place)
     dataset = benchmark("tiny-imagenet").load(place)
     assert dataset.classes == ("crane n01", "crane n02", "bow")
@@ -265,17 +265,17 @@ def no_gzip(place: Path) -> str:
         (truncated_tar, "is damaged"),
         (truncated_zip, "is damaged"),
         (no_zip, "is damaged"),
-        (missing_file, "test_32x32.mat is missing beside train_32x32.mat"),
+        (missing_file, "test_32x32.mat is missing, but train_32x32.mat is there"),
         (missing_batch, "data_batch_3 cannot be read"),
         (malicious_pickle, "a pickle asks for posix.system"),
-        (torn_pickle, "is no pickle of plain data"),
-        (escaping_tar, "leads out of the archive"),
-        (escaping_zip, "leads out of the archive"),
+        (torn_pickle, "is not a pickle of plain data"),
+        (escaping_tar, "outside of the archive"),
+        (escaping_zip, "outside of the archive"),
         (mat_of_another_shape, "X of shape"),
         (mat_that_is_none, "cannot be read"),
-        (odd_records, "is not a row of 3073-byte records"),
+        (odd_records, "does not have records of 3073 bytes"),
         (labels_out_of_range, "larger than the number of classes"),
-        (torn_stl10, "does not end at the end of an image"),
+        (torn_stl10, "ends in the middle of an image"),
         (no_idx, "has 4 values"),
         (no_gzip, "cannot be read"),
     ],
@@ -315,7 +315,7 @@ def test_absent_and_offline_names_the_file_its_address_and_its_place(
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     with pytest.raises(DataError) as error:
         benchmark("cifar10").load(place)
-    assert "get https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz and put it into" in str(error.value)
+    assert "download https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz and put it into" in str(error.value)
     assert str(place) in str(error.value)
     assert not place.exists(), "an empty directory was left behind"
 
@@ -350,7 +350,7 @@ def test_splits_are_those_of_appendix_d(name: str, labels: int, sizes: tuple[int
     if not os.environ.get("RANKINGMATCH_TEST_DATA"):
         pytest.skip("$RANKINGMATCH_TEST_DATA names no directory with the real files")
     dataset = benchmark(name).load(Path(os.environ["RANKINGMATCH_TEST_DATA"]))
-    settings = DataSettings(labels=labels, validation=benchmark(name).preset["validation"])
+    settings = DataSettings(labels=labels, validation=benchmark(name).settings["validation"])
     split = make_split(dataset, settings, seed=0)
     assert (len(split.unlabeled_rows), len(split.validation_rows)) == sizes
     assert np.bincount(split.labels[split.labeled_rows]).tolist() == [labels // 10] * 10
@@ -367,6 +367,6 @@ def test_real_fashion_mnist_is_read() -> None:
 
 
 def smoothness(dataset: Dataset) -> float:
-    """Mean difference of neighbouring pixels: small for photographs read in the right order, about 85 for noise."""
+    """Mean difference of neighboring pixels: small for photographs read in the right order, about 85 for noise."""
     images = dataset.train.images[:200].astype(float)
     return float((np.abs(np.diff(images, axis=1)).mean() + np.abs(np.diff(images, axis=2)).mean()) / 2)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from rankingmatch.data.files import File, download
+from rankingmatch.data.files import RemoteFile, download
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -45,8 +45,8 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.shutdown()
 
 
-def right(address: str) -> File:
-    return File(address, hashlib.md5(CONTENT).hexdigest())
+def right(address: str) -> RemoteFile:
+    return RemoteFile(address, hashlib.md5(CONTENT).hexdigest())
 
 
 def test_a_file_arrives_whole(address: str, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_interrupted_download_goes_on_where_it_stopped(have: int, address: st
 
 def test_a_file_that_is_not_the_original_is_refused_and_removed(address: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="hash"):
-        download(File(address, "0" * 32), tmp_path)
+        download(RemoteFile(address, "0" * 32), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

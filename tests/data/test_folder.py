@@ -3,7 +3,7 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from image_folders import class_folders, picture
 from PIL import Image
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import UNLABELED, Dataset, make_split, source
-from rankingmatch.data.decode import AT_ONCE, UnreadableError, decode, header
+from rankingmatch.data import UNLABELED, Dataset, find_source, make_split
+from rankingmatch.data import decode as decode_module
+from rankingmatch.data.decode import FILES_AT_ONCE, UnreadableError, decode, open_image, read_header
 from rankingmatch.runs.config import resolve
 
 
@@ -35,7 +36,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def load(place: Path, **settings: Any) -> Dataset:
-    return source(str(place), **settings).load(None, None)
+    return find_source(str(place), **settings).load()
 
 
 def labels_of(dataset: Dataset) -> list[int]:
@@ -92,7 +93,7 @@ def test_a_table_of_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     dataset = load(place, labels_csv=str(table))
     assert dataset.classes == ("cat", "dog")
     assert labels_of(dataset) == [-1, -1, 0, 0, 1, 1]
-    assert "has labels for 1 files that are not there: gone.png" in said(caplog)
+    assert "has labels for 1 files that do not exist: gone.png" in said(caplog)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +101,9 @@ def test_a_table_of_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     [
         ("name,label\na.png,cat\n", "must have the columns file and label"),
         ("file,label\na.png,cat\na.png,dog\nb.png,dog\n", "line 3: 'a.png' has two labels, 'cat' and 'dog'"),
-        ("file,label\nx.png,cat\ny.png,dog\nz.png,dog\n", "names 3 files that are not in"),
+        ("file,label\nx.png,cat\ny.png,dog\nz.png,dog\n", "has 3 files that are not in"),
         ("file,label\na.png,\n", "has no class folders"),
-        (b"file,label\n\xff\xfe,\n", "no CSV file in UTF-8"),
+        (b"file,label\n\xff\xfe,\n", "labels_csv is .*, which is not a CSV file in UTF-8"),
         (None, "cannot be read"),
     ],
 )
@@ -113,7 +114,7 @@ def test_a_bad_table_is_named(content: str | bytes | None, message: str, tmp_pat
     if content is not None:
         table.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(DataError, match=message):
-        source(str(tmp_path / "flat"), labels_csv=str(table))
+        find_source(str(tmp_path / "flat"), labels_csv=str(table))
 
 
 def test_settings_follow_from_the_images_and_flags_come_first(photos: Path) -> None:
@@ -127,9 +128,9 @@ def test_settings_follow_from_the_images_and_flags_come_first(photos: Path) -> N
 
 
 def test_a_fifth_is_held_out_when_each_class_has_ten_labels(tmp_path: Path) -> None:
-    assert source(str(class_folders(tmp_path / "few", each=9))).preset["validation"] == 0
+    assert find_source(str(class_folders(tmp_path / "few", each=9))).preset()["validation"] == 0
     place = class_folders(tmp_path / "many", each=10)
-    assert source(str(place)).preset["validation"] == 6
+    assert find_source(str(place)).preset()["validation"] == 6
     config = resolve(str(place), "supervised", {})
     split = make_split(load(place), config.data, seed=0)
     assert split.validation is not None
@@ -137,8 +138,8 @@ def test_a_fifth_is_held_out_when_each_class_has_ten_labels(tmp_path: Path) -> N
 
 
 def test_places_of_a_folder_do_not_go_with_a_name() -> None:
-    with pytest.raises(ConfigError, match="--unlabeled goes with a folder"):
-        source("digits", unlabeled="somewhere")
+    with pytest.raises(ConfigError, match="unlabeled is for a folder of images"):
+        find_source("digits", unlabeled="somewhere")
 
 
 def test_an_unlabeled_folder_among_the_class_folders_is_no_class(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_images_are_decoded_once_until_a_file_changes(photos: Path, cache_of_its
     assert again.fingerprint == first.fingerprint
     os.utime(photos / "unlabeled/0.png", ns=(1, 1))
     assert load(photos).fingerprint != first.fingerprint
-    source(str(photos)).load(None, 8)
+    find_source(str(photos)).load(image_size=8)
     assert len(list(cache_of_its_own.iterdir())) == 3
 
 
@@ -217,7 +218,7 @@ def test_colour_images_of_every_mode(kind: str, tmp_path: Path) -> None:
     pixels = decode(str(path), SHAPE).astype(int)
     assert np.abs(pixels[:, :3] - RED).max() < 12
     assert (pixels[:, 5:] > 240).all()
-    assert not header(str(path)).grey
+    assert not read_header(str(path)).gray
 
 
 @pytest.mark.parametrize("kind", ["L.png", "LA.png", "1.png", "I;16.png", "I;16.tif"])
@@ -233,7 +234,7 @@ def test_grey_images_of_every_mode(kind: str, tmp_path: Path) -> None:
     assert (pixels[:, 5:] > 240).all()
     if mode != "1":
         assert np.abs(pixels[:, :3] - expected).max() < 12
-    assert header(str(path)).grey
+    assert read_header(str(path)).gray
 
 
 def test_of_an_animation_the_first_picture_counts(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_exif_orientation_is_respected(orientation: int, tmp_path: Path) -> None
     pixels = decode(str(tmp_path / "turned.jpg"), SHAPE).astype(int)
     assert np.abs(pixels[:, :3] - RED).max() < 40
     assert (pixels[:, 6:] > 200).all()
-    assert header(str(tmp_path / "turned.jpg"))[:2] == (16, 24)
+    assert read_header(str(tmp_path / "turned.jpg"))[:2] == (16, 24)
 
 
 def test_a_large_photograph_read_at_a_fraction_looks_like_one_read_whole(tmp_path: Path) -> None:
@@ -287,7 +288,7 @@ def spoil(photos: Path) -> dict[str, str]:
     return {
         "empty.png": "is empty",
         "truncated.png": "cannot be read",
-        "text.jpg": "is no image",
+        "text.jpg": "is not an image",
         "nowhere.png": "cannot be read (No such file",
         "bomb.png": "has too many pixels",
     }
@@ -303,41 +304,39 @@ def test_bad_files_are_left_out_and_listed(photos: Path, caplog: pytest.LogCaptu
         assert {Path(file).name for file, _ in dataset.skipped} == set(expected)
         for file, reason in dataset.skipped:
             assert reason.startswith(expected[Path(file).name])
-        assert "5 files are left out: labeled/red/bomb.png has too many pixels" in said(caplog)
-    assert "1 files are no images by their names" in source(str(photos)).description
+        assert "skipped 5 files: labeled/red/bomb.png has too many pixels" in said(caplog)
+    assert "skipped 1 files that are not images by name" in find_source(str(photos)).description
 
 
 def test_more_than_half_bad_stops(photos: Path, cache_of_its_own: Path) -> None:
     for number in range(34):
         (photos / "unlabeled" / f"bad{number}.png").touch()
-    with pytest.raises(DataError, match=r"more than half of the 67 files in .* are bad: unlabeled/bad0.png is empty"):
+    with pytest.raises(DataError, match=r"more than half of the 67 files in .*: unlabeled/bad0.png is empty"):
         load(photos)
     assert list(cache_of_its_own.iterdir()) == []
 
 
 def test_an_unreadable_file_is_left_out(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Image.open
-
-    def refuse(file: str, **kind: object) -> Image.Image:
-        if file.endswith("labeled-red-0.png"):
+    def refuse(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.Image:
+        if name.endswith("labeled-red-0.png"):
             raise PermissionError(13, "Permission denied")
-        return whole(file, **kind)  # type: ignore[arg-type]
+        return open_image(stream, name, formats)
 
-    monkeypatch.setattr(Image, "open", refuse)
+    monkeypatch.setattr(decode_module, "open_image", refuse)
     assert load(photos).skipped == (("labeled/red/labeled-red-0.png", "cannot be read (Permission denied)"),)
 
 
 def test_a_file_that_goes_away_while_reading_is_left_out(photos: Path) -> None:
-    found = source(str(photos))
+    found = find_source(str(photos))
     (photos / "unlabeled/0.png").unlink()
-    dataset = found.load(None, None)
+    dataset = found.load()
     assert [file for file, _ in dataset.skipped] == ["unlabeled/0.png"]
 
 
 def test_a_pipe_is_not_waited_for(photos: Path) -> None:
     os.mkfifo(photos / "unlabeled/pipe.png")
     assert load(photos).skipped == ()
-    with pytest.raises(UnreadableError, match="is no file"):
+    with pytest.raises(UnreadableError, match="is not a file"):
         decode(str(photos / "unlabeled/pipe.png"), SHAPE)
 
 
@@ -347,26 +346,29 @@ def test_a_pipe_is_not_waited_for(photos: Path) -> None:
 def test_an_empty_class_is_left_out(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     (photos / "labeled/violet").mkdir()
     assert load(photos).classes == ("blue", "green", "red")
-    assert "class 'violet' has no images" in said(caplog)
+    assert "skipped the class 'violet': it has no images" in said(caplog)
 
 
 def test_loose_images_beside_class_folders_are_named(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     picture(photos / "labeled/loose.png")
     assert len(load(photos).train) == 18
-    assert "1 images in" in said(caplog)
+    assert "skipped 1 images in" in said(caplog)
     assert "loose.png" in said(caplog)
 
 
 def test_the_same_image_in_train_and_test_is_named(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copy(photos / "labeled/red/labeled-red-1.png", photos / "test/red/copy.png")
     load(photos)
-    assert "1 training images are evaluated on, too: labeled/red/labeled-red-1.png = test/red/copy.png" in said(caplog)
+    assert (
+        "1 training images are also among the evaluation images: labeled/red/labeled-red-1.png = test/red/copy.png"
+        in said(caplog)
+    )
 
 
 def test_a_circle_of_links_ends(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     (photos / "unlabeled/circle").symlink_to(photos / "unlabeled")
     assert len(load(photos).train) == 18
-    assert "circle leads back to a folder above it" in said(caplog)
+    assert "circle: it is a link to one of its parent folders" in said(caplog)
 
 
 def test_a_link_to_another_folder_is_followed(photos: Path, tmp_path: Path) -> None:
@@ -387,9 +389,9 @@ def test_names_that_are_no_text_are_read_and_shown(photos: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("one class", "has one class only, 'red'"),
+        ("one class", "has only one class, 'red'"),
         ("no class", "has no class folders with images"),
-        ("unseen", "no training image has the class 'violet' of the test images"),
+        ("unseen", "the class 'violet' of the test images has no training images"),
         ("both", "has both labeled/ and train/"),
         ("unreadable class", "no image of the class 'green' can be read"),
         ("nothing readable", "has no image that can be read; labeled/"),
@@ -415,9 +417,9 @@ def test_a_folder_that_cannot_be_used_is_named(change: str, message: str, photos
 
 def test_order_is_kept_over_many_files(tmp_path: Path) -> None:
     place = tmp_path / "photos"
-    for number in range(3 * AT_ONCE):
+    for number in range(3 * FILES_AT_ONCE):
         path = place / f"c{number % 2}" / f"{number:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (2, 2), number % 256).save(path)
     images = load(place).train.images[:, 0, 0, 0]
-    assert images.tolist() == [number % 256 for half in (0, 1) for number in range(half, 3 * AT_ONCE, 2)]
+    assert images.tolist() == [number % 256 for half in (0, 1) for number in range(half, 3 * FILES_AT_ONCE, 2)]

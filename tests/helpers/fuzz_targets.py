@@ -17,8 +17,8 @@ from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
 from rankingmatch.data import benchmark
-from rankingmatch.data.decode import decode, header
-from rankingmatch.data.folder import scan
+from rankingmatch.data.decode import decode, read_header
+from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.split import read_rows
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs.checkpoint import ModelCard, checksums, load_model, restore_latest, save_checkpoint, save_model
@@ -109,7 +109,7 @@ def labels_csv(place: Path) -> Target:
 
     def read(path: Path, content: bytes) -> object:
         path.write_bytes(content)
-        return scan(root, labels_csv=path).fingerprint()
+        return scan_folder(root, labels_csv=path).fingerprint()
 
     return Target([(table, one.encode()), (table, other.encode())], read)
 
@@ -137,7 +137,7 @@ def images(place: Path) -> Target:
 
     def read(path: Path, content: bytes) -> object:
         path.write_bytes(content)
-        header(str(path))
+        read_header(str(path))
         return decode(str(path), (32, 32, 3))
 
     return Target(seeds, read)

@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 from rankingmatch.bench.scale import SCALES, scaled
 from rankingmatch.core.errors import ConfigError, unknown_name
-from rankingmatch.data import title
+from rankingmatch.data import dataset_title
 from rankingmatch.runs.config import Config, check_rooms, resolve
 
 RECIPES = resources.files("rankingmatch.bench") / "recipes"
@@ -56,7 +56,7 @@ class Column:
     @property
     def title(self) -> str:
         """The head of the column."""
-        name = title(self.dataset)
+        name = dataset_title(self.dataset)
         return name if self.labels is None else f"{name}, {self.labels} labels"
 
 
@@ -201,7 +201,7 @@ def _columns(datasets: Any) -> Iterator[Column]:
     _expect(isinstance(datasets, dict), "datasets must be tables")
     for dataset, settings in datasets.items():
         _expect(isinstance(settings, dict), f"dataset '{dataset}' must be a table")
-        title(dataset)
+        dataset_title(dataset)
         numbers = settings.pop("labels", [None])
         good = isinstance(numbers, list) and all(n is None or (type(n) is int and n > 0) for n in numbers)
         _expect(good and bool(numbers), f"labels of '{dataset}' must be a list of numbers above 0")

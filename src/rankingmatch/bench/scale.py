@@ -39,12 +39,13 @@ def scaled(scale: Scale, dataset: str, method: str, settings: Mapping[str, Any])
         return dict(settings)
     result = {**settings, **scale.settings}
     chosen = source_of(dataset, settings)
-    native = max(chosen.shape[:2])
+    image_size = settings.get("image_size")
+    native = image_size if chosen.is_folder and image_size else max(chosen.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
     result["mu"] = min(scale.mu, settings.get("mu", entry(method).preset.get("mu", scale.mu)))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
-    steps = settings.get("steps", chosen.preset.get("steps"))
+    steps = settings.get("steps", chosen.preset(image_size).get("steps"))
     result["steps"] = round(scale.steps * epochs / PAPER_EPOCHS) if steps is None else min(steps, scale.steps)
     result["evaluate_every"] = max(1, result["steps"] // 4)
     if "stop_after" in settings:

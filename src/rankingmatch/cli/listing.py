@@ -29,7 +29,7 @@ def method_rows() -> list[dict[str, Any]]:
 def dataset_rows() -> list[dict[str, Any]]:
     """The datasets known by name and the settings they bring."""
     return [
-        {"dataset": name, "what it is": benchmark.description, "settings": dict(benchmark.preset)}
+        {"dataset": name, "what it is": benchmark.description, "settings": benchmark.preset()}
         for name, benchmark in BENCHMARKS.items()
     ]
 

@@ -143,10 +143,11 @@ def _locate(
 
 def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
     """The configuration of a run that goes on: only where and how it is carried out may be given anew."""
-    from rankingmatch.data import whole_paths
+    from rankingmatch.data import absolute_paths
+    from rankingmatch.runs.config import section_options
 
     saved = config.to_json()
-    dataset, given = whole_paths(given["dataset"] or config.dataset, given)
+    dataset, given = absolute_paths(given["dataset"] or config.dataset, given, section_options())
     given["dataset"] = dataset
     execution = {name: given.pop(name) for name in saved["execution"] if name in given}
     flat = {key: value for part in saved.values() if isinstance(part, dict) for key, value in part.items()}

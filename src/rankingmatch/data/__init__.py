@@ -1,10 +1,13 @@
-"""From a name or folder to the rows of a step."""
+"""Images and labels: from a dataset's name or a folder to the rows of a training step."""
 
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
-from rankingmatch.data.decode import decoded
-from rankingmatch.data.folder import images_below, labeled_files, printable, some
-from rankingmatch.data.sampler import places_of_step, rows_of_step
-from rankingmatch.data.sources import is_benchmark, source, title, whole_paths
+from rankingmatch.data.decode import decode_files
+from rankingmatch.data.folder_contents import images_below, labeled_files
+from rankingmatch.data.image_folder import ImageFolder
+from rankingmatch.data.names import first_few, printable
+from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data.sampler import indices_of_step, rows_of_step
+from rankingmatch.data.sources import Source, absolute_paths, dataset_title, find_source, is_benchmark
 from rankingmatch.data.split import (
     UNLABELED,
     Dataset,
@@ -23,22 +26,26 @@ __all__ = [
     "Benchmark",
     "DataSettings",
     "Dataset",
+    "ImageFolder",
     "Images",
+    "Progress",
+    "Source",
     "Split",
+    "absolute_paths",
     "assemble_split",
     "benchmark",
-    "decoded",
+    "dataset_title",
+    "decode_files",
+    "find_source",
+    "first_few",
     "hide_labels",
     "images_below",
+    "indices_of_step",
     "is_benchmark",
     "labeled_files",
     "make_split",
-    "places_of_step",
+    "no_progress",
     "printable",
     "rows_of_step",
     "rows_to_json",
-    "some",
-    "source",
-    "title",
-    "whole_paths",
 ]

@@ -1,7 +1,8 @@
-"""Datasets by name, each with the settings it wants."""
+"""Datasets known by name, each with its settings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +11,108 @@ import numpy as np
 from rankingmatch.core.errors import unknown_name
 from rankingmatch.data import formats
 from rankingmatch.data.cache import load_cached
-from rankingmatch.data.files import File, Form
+from rankingmatch.data.files import Distribution, RemoteFile
+from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.data.resize import resize_images
 from rankingmatch.data.split import Dataset, Images
+
+__all__ = ["BENCHMARKS", "Benchmark", "benchmark"]
+
+# The defaults of the augmentations' lengths in pixels, which are for images of 32×32.
+DEFAULT_LENGTHS = {"padding": 4, "cutout": 16}
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named dataset: how to load it, and which settings differ from the defaults."""
+    """A dataset known by name; a `Source`.
 
+    Attributes
+    ----------
+    name
+        The name in a configuration.
+    title
+        The name in tables.
+    description
+        What it holds, in one line.
+    shape
+        Height, width and channels of its images.
+    classes
+        The number of classes.
+    evaluated
+        The number of validation and test images.
+    loader
+        Loads it; called with the arguments of `load`.
+    settings
+        The settings that differ from the defaults.
+    """
+
+    name: str
     title: str
     description: str
-    shape: tuple[int, int, int]  # height, width and channels of its images
+    shape: tuple[int, int, int]
     classes: int
-    evaluated: int  # validation and test images
-    loader: Callable[[Path | None, int | None], Dataset]
-    preset: Mapping[str, Any] = field(default_factory=dict)
+    evaluated: int
+    loader: Callable[[Path | None, int | None, Progress], Dataset]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def load(self, data_dir: Path | None = None, image_size: int | None = None) -> Dataset:
-        """The dataset, from files in a place if that is said, with square images of a size if that is said."""
-        return self.loader(data_dir, image_size)
+    @property
+    def is_folder(self) -> bool:
+        """False."""
+        return False
+
+    def preset(self, image_size: int | None = None) -> dict[str, Any]:
+        """Return the settings that differ from the defaults.
+
+        Parameters
+        ----------
+        image_size
+            The side to which images are resized, if they are: lengths in pixels (padding, cutout) follow it.
+
+        Returns
+        -------
+        dict
+            Values of options by name.
+        """
+        if image_size is None:
+            return dict(self.settings)
+        lengths = {name: self.settings.get(name, default) for name, default in DEFAULT_LENGTHS.items()}
+        scaled = {name: round(length * image_size / self.shape[0]) for name, length in lengths.items()}
+        return {**self.settings, **scaled}
+
+    def load(
+        self, data_dir: Path | None = None, image_size: int | None = None, progress: Progress = no_progress
+    ) -> Dataset:
+        """Load the images, which are downloaded and decoded the first time.
+
+        Parameters
+        ----------
+        data_dir
+            The directory of the original files; by default ``$RANKINGMATCH_DATA`` or the user's cache.
+        image_size
+            The side to which images are resized.
+        progress
+            Called as files are downloaded.
+
+        Returns
+        -------
+        Dataset
+            Images and their labels.
+
+        Raises
+        ------
+        DataError
+            If the files are damaged, or absent and cannot be downloaded.
+        """
+        return self.loader(data_dir, image_size, progress)
 
 
-def load_digits(_: Path | None, side: int | None) -> Dataset:
-    """1,797 handwritten digits, 8×8, from scikit-learn; 360 of them, always the same, are the test set."""
+def load_digits(data_dir: Path | None, image_size: int | None, progress: Progress) -> Dataset:
+    """Load the 1,797 handwritten digits of scikit-learn, 8×8; 360 of them, always the same, are the test set."""
     from sklearn.datasets import load_digits as from_sklearn
 
     digits = from_sklearn()
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
-    images = images if side is None else resize_images(images, side)
+    images = images if image_size is None else resize_images(images, image_size)
     order = np.random.default_rng(0).permutation(len(images))
     everything = Images(images, digits.target.astype(np.int64))
     classes = tuple(str(name) for name in digits.target_names)
@@ -50,60 +124,76 @@ _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 CIFAR10 = (
-    Form(
-        (File(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
-        formats.read_cifar_python(
-            "cifar-10-batches-py", _BATCHES, "test_batch", "batches.meta", (b"labels", b"label_names")
+    Distribution(
+        (RemoteFile(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+        partial(
+            formats.read_cifar_python,
+            folder="cifar-10-batches-py",
+            train=_BATCHES,
+            test="test_batch",
+            meta="batches.meta",
+            keys=(b"labels", b"label_names"),
         ),
         "cifar-10-batches-py",
     ),
-    Form(
-        (File(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
-        formats.read_cifar_binary(
-            "cifar-10-batches-bin",
-            tuple(f"{name}.bin" for name in _BATCHES),
-            "test_batch.bin",
-            "batches.meta.txt",
+    Distribution(
+        (RemoteFile(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+        partial(
+            formats.read_cifar_binary,
+            folder="cifar-10-batches-bin",
+            train=tuple(f"{name}.bin" for name in _BATCHES),
+            test="test_batch.bin",
+            meta="batches.meta.txt",
             label_bytes=1,
         ),
         "cifar-10-batches-bin",
     ),
 )
 CIFAR100 = (
-    Form(
-        (File(f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
-        formats.read_cifar_python(
-            "cifar-100-python", ("train",), "test", "meta", (b"fine_labels", b"fine_label_names")
+    Distribution(
+        (RemoteFile(f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+        partial(
+            formats.read_cifar_python,
+            folder="cifar-100-python",
+            train=("train",),
+            test="test",
+            meta="meta",
+            keys=(b"fine_labels", b"fine_label_names"),
         ),
         "cifar-100-python",
     ),
-    Form(
-        (File(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
-        formats.read_cifar_binary(
-            "cifar-100-binary", ("train.bin",), "test.bin", "fine_label_names.txt", label_bytes=2
+    Distribution(
+        (RemoteFile(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+        partial(
+            formats.read_cifar_binary,
+            folder="cifar-100-binary",
+            train=("train.bin",),
+            test="test.bin",
+            meta="fine_label_names.txt",
+            label_bytes=2,
         ),
         "cifar-100-binary",
     ),
 )
 SVHN = (
-    Form(
+    Distribution(
         (
-            File("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-            File("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+            RemoteFile("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+            RemoteFile("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
         ),
         formats.read_svhn,
     ),
 )
 STL10 = (
-    Form(
-        (File("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),),
+    Distribution(
+        (RemoteFile("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),),
         formats.read_stl10,
         "stl10_binary",
     ),
 )
 TINY_IMAGENET = (
-    Form(
-        (File("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
+    Distribution(
+        (RemoteFile("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
         formats.read_tiny_imagenet,
         "tiny-imagenet-200",
     ),
@@ -113,29 +203,26 @@ FASHION_CLASSES = (
     *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
 )
 FASHION_MNIST = (
-    Form(
+    Distribution(
         (
-            File(f"{_FASHION}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-            File(f"{_FASHION}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-            File(f"{_FASHION}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-            File(f"{_FASHION}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+            RemoteFile(f"{_FASHION}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+            RemoteFile(f"{_FASHION}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+            RemoteFile(f"{_FASHION}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+            RemoteFile(f"{_FASHION}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
         ),
-        formats.read_idx(FASHION_CLASSES),
+        partial(formats.read_idx, classes=FASHION_CLASSES),
     ),
 )
-# Where Debian's package dataset-fashion-mnist puts the files.
+# Where Debian's package dataset-fashion-mnist installs the files.
 _DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
-def _from_files(name: str, forms: tuple[Form, ...], *also: Path) -> Callable[[Path | None, int | None], Dataset]:
-    return lambda data_dir, side: load_cached(name, forms, data_dir, side, also)
-
-
 # Paddings, cutouts, flips, validation images and batch sizes are those of the paper's Appendix D.
-BENCHMARKS: dict[str, Benchmark] = {
-    "digits": Benchmark(
+_ALL = (
+    Benchmark(
+        "digits",
         "Digits",
-        "1,797 handwritten digits, 8×8 grey, 10 classes; inside scikit-learn, nothing to download",
+        "1,797 handwritten digits, 8×8 grayscale, 10 classes; part of scikit-learn, nothing to download",
         (8, 8, 1),
         10,
         137 + 360,
@@ -149,69 +236,92 @@ BENCHMARKS: dict[str, Benchmark] = {
             "network": "small",
             "steps": 1000,
             "batch_size": 32,
-            "learning_rate": 0.1,  # short runs on tiny images bear more than the paper's 0.03
-            "threads": 1,  # as fast as two on so little work, and the same result on any number of cores
+            "learning_rate": 0.1,  # short runs on tiny images allow more than the paper's 0.03
+            "threads": 1,  # as fast as two for so little work, and the same result on any number of cores
         },
     ),
-    "fashion-mnist": Benchmark(
+    Benchmark(
+        "fashion-mnist",
         "Fashion-MNIST",
-        "70,000 pictures of clothes, 28×28 grey, 10 classes",
+        "70,000 images of clothes, 28×28 grayscale, 10 classes",
         (28, 28, 1),
         10,
         5000 + 10_000,
-        _from_files("fashion-mnist", FASHION_MNIST, _DEBIAN_FASHION),
+        partial(load_cached, name="fashion-mnist", distributions=FASHION_MNIST, other_directories=(_DEBIAN_FASHION,)),
         {"labels": 250, "validation": 5000, "padding": 3, "cutout": 14},
     ),
-    "cifar10": Benchmark(
+    Benchmark(
+        "cifar10",
         "CIFAR-10",
         "60,000 photographs, 32×32, 10 classes",
         (32, 32, 3),
         10,
         5000 + 10_000,
-        _from_files("cifar10", CIFAR10),
+        partial(load_cached, name="cifar10", distributions=CIFAR10),
         {"labels": 250, "validation": 5000},
     ),
-    "cifar100": Benchmark(
+    Benchmark(
+        "cifar100",
         "CIFAR-100",
         "60,000 photographs, 32×32, 100 classes",
         (32, 32, 3),
         100,
         5000 + 10_000,
-        _from_files("cifar100", CIFAR100),
+        partial(load_cached, name="cifar100", distributions=CIFAR100),
         {"labels": 2500, "validation": 5000},
     ),
-    "svhn": Benchmark(
+    Benchmark(
+        "svhn",
         "SVHN",
         "99,289 house numbers, 32×32, 10 classes",
         (32, 32, 3),
         10,
         7320 + 26_032,
-        _from_files("svhn", SVHN),
+        partial(load_cached, name="svhn", distributions=SVHN),
         {"labels": 250, "validation": 7320, "flip": False},
     ),
-    "stl10": Benchmark(
+    Benchmark(
+        "stl10",
         "STL-10",
         "13,000 labeled and 100,000 unlabeled photographs, 96×96, 10 classes; ten given folds of 1,000 labels",
         (96, 96, 3),
         10,
         4000 + 8000,
-        _from_files("stl10", STL10),
+        partial(load_cached, name="stl10", distributions=STL10),
         {"batch_size": 32, "padding": 12, "cutout": 48, "network": "wrn-37-2"},
     ),
-    "tiny-imagenet": Benchmark(
+    Benchmark(
+        "tiny-imagenet",
         "Tiny ImageNet",
         "110,000 photographs, 64×64, 200 classes",
         (64, 64, 3),
         200,
         10_000 + 10_000,
-        _from_files("tiny-imagenet", TINY_IMAGENET),
+        partial(load_cached, name="tiny-imagenet", distributions=TINY_IMAGENET),
         {"labels": 9000, "validation": 10_000, "padding": 8, "cutout": 32, "network": "wrn-37-2"},
     ),
-}
+)
+BENCHMARKS: dict[str, Benchmark] = {one.name: one for one in _ALL}
 
 
 def benchmark(name: str) -> Benchmark:
-    """The dataset called `name`."""
+    """Return the dataset called `name`.
+
+    Parameters
+    ----------
+    name
+        A key of `BENCHMARKS`.
+
+    Returns
+    -------
+    Benchmark
+        The dataset.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such dataset.
+    """
     if name not in BENCHMARKS:
         raise unknown_name("dataset", name, BENCHMARKS)
     return BENCHMARKS[name]

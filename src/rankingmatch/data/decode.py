@@ -1,59 +1,181 @@
-"""Image files as uint8 arrays of one shape: the one way from a file to pixels, for training and for prediction.
+"""Image files as uint8 arrays of one shape: the same code reads files for training and for prediction.
 
-An image is turned as its EXIF orientation says, laid on white where it is transparent, and squeezed to the shape as a
-whole: nothing is cut off. Of an animation, the first picture counts; of 16 bits, the upper eight.
+An image is rotated as its EXIF orientation tells, composed with white where it is transparent, and resized to the shape
+without cropping. Of an animation, the first frame is used; of 16-bit values, the upper eight bits.
 """
 
 import contextlib
 import os
 import stat
-import warnings
+import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import islice
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-# Formats of pictures. Others that Pillow knows are documents, or start other programs to be read.
+__all__ = [
+    "DecodedFiles",
+    "Header",
+    "UnreadableError",
+    "decode",
+    "decode_files",
+    "image_suffixes",
+    "open_image",
+    "read_header",
+]
+
+# Image formats. The others that Pillow supports are documents, or are read by starting other programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
-GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N")
-MOST_PIXELS = 2**25  # of a picture as it is decoded: with copies on the way to its shape, below a gigabyte
-AT_ONCE = 64  # files that a thread decodes before it hands them on
-
-# Pillow warns of pictures above 89 megapixels, as panoramas have them, and refuses those of twice as many.
-warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+GRAY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N")
+MOST_PIXELS = 2**25  # of an image as it is decoded: with the copies made for resizing, less than a gigabyte
+MOST_STORED_PIXELS = 178_956_970  # of a file, also of a JPEG that is decoded at a fraction of its size
+FILES_AT_ONCE = 64  # files that a thread decodes before it returns them
 
 
 class UnreadableError(Exception):
-    """A file that is no image; the message says why."""
+    """A file that cannot be read as an image; the message is the reason, such as "is empty"."""
 
 
-class Chunk(NamedTuple):
-    """Some decoded files: those that could be read, in order, and the others with the reason."""
+class DecodedFiles(NamedTuple):
+    """Consecutive files, decoded: those that could be read, and the others.
+
+    Attributes
+    ----------
+    files
+        The files that could be read, in order.
+    images
+        Their pixels, (len(files), h, w, c) uint8.
+    bad
+        The other files, each with the reason.
+    gray
+        Whether all images are grayscale.
+    """
 
     files: tuple[str, ...]
-    images: np.ndarray  # (len(files), h, w, c) uint8
+    images: np.ndarray
     bad: tuple[tuple[str, str], ...]
-    grey: bool  # whether none of them has colours
+    gray: bool
 
 
 class Header(NamedTuple):
-    """What an image file says of itself before it is decoded."""
+    """The size of an image, in its EXIF orientation, and whether it is grayscale."""
 
     height: int
     width: int
-    grey: bool
+    gray: bool
 
 
 @cache
 def image_suffixes() -> frozenset[str]:
-    """How the names of image files end; a name without an ending may be an image, too."""
+    """The suffixes of image files; the empty one is among them."""
     Image.init()
     return frozenset({"", *(suffix for suffix, name in Image.EXTENSION.items() if name in FORMATS)})
+
+
+def decode(file: str, shape: tuple[int, int, int]) -> np.ndarray:
+    """Read a file as an array of this (height, width, channels); raise UnreadableError if that is impossible."""
+    return _decode(file, shape)[0]
+
+
+def read_header(file: str) -> Header:
+    """Read an image's header; raise UnreadableError if the file is not an image."""
+    with _opened(file) as image:
+        width, height = image.size
+        with contextlib.suppress(Exception):  # damaged EXIF data: the image itself may be good
+            if image.getexif().get(0x0112, 1) >= 5:  # rotated by 90 degrees
+                width, height = height, width
+        return Header(height, width, image.mode in GRAY_MODES)
+
+
+def decode_files(files: Iterable[str], shape: tuple[int, int, int]) -> Iterator[DecodedFiles]:
+    """Decode files in parallel; only a few of them are in memory at a time.
+
+    Parameters
+    ----------
+    files
+        Paths of image files.
+    shape
+        (height, width, channels), to which images are resized.
+
+    Yields
+    ------
+    DecodedFiles
+        Some files at a time, in order.
+    """
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    names = iter(files)
+    groups = iter(lambda: tuple(islice(names, FILES_AT_ONCE)), ())
+    with ThreadPoolExecutor(workers) as pool:  # Pillow decodes and resizes without holding the GIL
+        pending: deque[Future[DecodedFiles]] = deque(
+            pool.submit(_decode_group, group, shape) for group in islice(groups, 2 * workers)
+        )
+        while pending:
+            decoded = pending.popleft().result()
+            pending.extend(pool.submit(_decode_group, group, shape) for group in islice(groups, 1))
+            yield decoded
+
+
+def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int]) -> DecodedFiles:
+    images = np.empty((len(files), *shape), dtype=np.uint8)
+    good: list[str] = []
+    bad: list[tuple[str, str]] = []
+    all_gray = True
+    for file in files:
+        try:
+            images[len(good)], gray = _decode(file, shape)
+        except UnreadableError as error:
+            bad.append((file, str(error)))
+        else:
+            good.append(file)
+            all_gray = all_gray and gray
+    return DecodedFiles(tuple(good), images[: len(good)], tuple(bad), all_gray)
+
+
+def _decode(file: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, bool]:
+    """The pixels, and whether the file is grayscale."""
+    height, width, channels = shape
+    with _opened(file) as image:
+        gray = image.mode in GRAY_MODES
+        # A large JPEG is decoded at the smallest simple fraction of its size that is at least three times the target.
+        enough = 3 * max(height, width)
+        if min(image.size) >= 2 * enough:
+            image.draft(None, (enough, enough))
+        if image.width * image.height > MOST_PIXELS:
+            raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
+        plain = _plain(_upright(image))
+        if plain.size != (width, height):
+            plain = plain.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+        return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), gray
+
+
+# --- opening -------------------------------------------------------------------------------------------------
+
+
+def open_image(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.Image:
+    """Open an image of one of these formats; raise UnreadableError if it is of another format, or too large.
+
+    `PIL.Image.open` warns about images above 89 megapixels, such as panoramas, which are fine here. Warnings can only
+    be silenced for a whole process, so this asks Pillow's formats directly, as `open` does, and checks the size itself.
+    """
+    prefix = stream.read(16)
+    for factory, accepts in (Image.OPEN[format] for format in formats):
+        accepted = accepts is None or accepts(prefix)
+        if not accepted or isinstance(accepted, str):  # a str explains why Pillow cannot read the format here
+            continue
+        stream.seek(0)
+        try:
+            image = factory(stream, name)
+        except (SyntaxError, IndexError, TypeError, struct.error):  # not this format after all, or damaged
+            continue
+        if image.width * image.height > MOST_STORED_PIXELS:
+            raise UnreadableError("has too many pixels")
+        return image
+    raise UnreadableError("is not an image")
 
 
 @cache
@@ -62,110 +184,50 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def decode(file: str, shape: tuple[int, int, int]) -> np.ndarray:
-    """A file as an array of this (height, width, channels); UnreadableError if it cannot be."""
-    return _decoded(file, shape)[0]
-
-
-def header(file: str) -> Header:
-    """An image's size, as it is shown, and whether it is grey; UnreadableError if it is none."""
-    with _opened(file) as image:
-        width, height = image.size
-        with contextlib.suppress(Exception):
-            if image.getexif().get(0x0112, 1) >= 5:  # turned by a quarter
-                width, height = height, width
-        return Header(height, width, image.mode in GREY)
-
-
-def decoded(files: Iterable[str], shape: tuple[int, int, int]) -> Iterator[Chunk]:
-    """Files decoded on all cores, in order; however many they are, only a few are in memory."""
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    names = iter(files)
-    pieces = iter(lambda: tuple(islice(names, AT_ONCE)), ())
-    with ThreadPoolExecutor(workers) as pool:  # Pillow decodes and resizes without holding the interpreter
-        ahead: deque[Future[Chunk]] = deque(pool.submit(_chunk, some, shape) for some in islice(pieces, 2 * workers))
-        while ahead:
-            chunk = ahead.popleft().result()
-            ahead.extend(pool.submit(_chunk, some, shape) for some in islice(pieces, 1))
-            yield chunk
-
-
-def _chunk(files: tuple[str, ...], shape: tuple[int, int, int]) -> Chunk:
-    images = np.empty((len(files), *shape), dtype=np.uint8)
-    good: list[str] = []
-    bad: list[tuple[str, str]] = []
-    all_grey = True
-    for file in files:
-        try:
-            images[len(good)], grey = _decoded(file, shape)
-        except UnreadableError as error:
-            bad.append((file, str(error)))
-        else:
-            good.append(file)
-            all_grey = all_grey and grey
-    return Chunk(tuple(good), images[: len(good)], tuple(bad), all_grey)
-
-
-def _decoded(file: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, bool]:
-    """The pixels, and whether the file has no colours."""
-    height, width, channels = shape
-    with _opened(file) as image:
-        grey = image.mode in GREY
-        # A large JPEG is decoded at the nearest simple fraction of its size that is still three times what is wanted.
-        enough = 3 * max(height, width)
-        if min(image.size) >= 2 * enough:
-            image.draft(None, (enough, enough))
-        if image.width * image.height > MOST_PIXELS:
-            raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a picture that is no JPEG")
-        plain = _plain(_upright(image))
-        if plain.size != (width, height):
-            plain = plain.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
-        return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), grey
-
-
 @contextlib.contextmanager
 def _opened(file: str) -> Iterator[Image.Image]:
     """The image in a file; whatever is wrong with it is an UnreadableError."""
     try:
-        about = os.stat(file)  # noqa: PTH116 - a Path for each of a million files is slow
-        if not stat.S_ISREG(about.st_mode):
-            raise UnreadableError("is no file")
-        if about.st_size == 0:
+        status = os.stat(file)  # noqa: PTH116 - a Path for each of a million files is slow
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableError("is not a file")
+        if status.st_size == 0:
             raise UnreadableError("is empty")
-        with Image.open(file, formats=_formats()) as image:
+        with open(file, "rb") as stream, open_image(stream, file, _formats()) as image:  # noqa: PTH123
             yield image
     except UnreadableError:
         raise
-    except UnidentifiedImageError as error:
-        raise UnreadableError("is no image") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnreadableError("has too many pixels to be a picture") from error
+        raise UnreadableError("has too many pixels") from error
     except OSError as error:
         raise UnreadableError(f"cannot be read ({error.strerror or error})") from error
-    except Exception as error:  # Pillow raises many kinds for a damaged file
+    except Exception as error:  # Pillow raises many types for a damaged file
         raise UnreadableError(f"cannot be decoded ({type(error).__name__}: {error})") from error
 
 
+# --- pixels --------------------------------------------------------------------------------------------------
+
+
 def _upright(image: Image.Image) -> Image.Image:
-    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():  # the quick way for most small files
+    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():  # a shortcut for most small files
         return image
-    with contextlib.suppress(Exception):  # damaged EXIF data: the picture may still be good
+    with contextlib.suppress(Exception):  # damaged EXIF data: the image itself may be good
         return ImageOps.exif_transpose(image)
     return image
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """An image without transparency, palette or 16 bits: of mode L or RGB."""
+    """An image without transparency, palette or 16-bit values: of mode L or RGB."""
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
     if image.mode == "F":
-        raise UnreadableError("has numbers instead of grey levels")
-    grey = image.mode in GREY
+        raise UnreadableError("has floats instead of gray levels")
+    gray = image.mode in GRAY_MODES
     if image.has_transparency_data:
         image = _in_mode(image, "RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return _in_mode(image, "L" if grey else "RGB")
+    return _in_mode(image, "L" if gray else "RGB")
 
 
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)  # which copies where there is nothing to do
+    return image if image.mode == mode else image.convert(mode)  # `convert` would copy an image of this mode

@@ -1,4 +1,4 @@
-"""Where a dataset's original files are: found as archives or unpacked, downloaded if absent, never unpacked to disk."""
+"""A dataset's original files: found as archives or unpacked, downloaded if absent, read without unpacking to disk."""
 
 import contextlib
 import hashlib
@@ -17,12 +17,15 @@ from typing import IO
 
 import platformdirs
 
-from rankingmatch.core.errors import DataError
-from rankingmatch.data.formats import Reader, Source
+from rankingmatch.core.errors import DataError, first_line
+from rankingmatch.data.formats import OriginalFiles, Reader
+from rankingmatch.data.progress import Progress, no_progress
+
+__all__ = ["Distribution", "FoundFiles", "RemoteFile", "checksum", "download", "find_files", "open_files"]
 
 log = logging.getLogger(__name__)
 
-# What the archives' readers raise for damaged ones. RuntimeError: an entry asks for a password.
+# What reading a damaged archive raises. RuntimeError: an entry asks for a password.
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, NotImplementedError, OverflowError, RuntimeError, ValueError),
@@ -30,7 +33,7 @@ DAMAGED = (
 
 
 @dataclass(frozen=True)
-class File:
+class RemoteFile:
     """A file as its authors distribute it."""
 
     url: str
@@ -38,66 +41,74 @@ class File:
 
     @property
     def name(self) -> str:
-        """The name it is saved under."""
+        """The name under which it is saved."""
         return self.url.rsplit("/", 1)[1]
 
 
 @dataclass(frozen=True)
-class Form:
-    """A form in which a dataset is distributed: files, what folder an archive unpacks to, and how to read it."""
+class Distribution:
+    """A form in which a dataset is distributed: its files, how to read them, and the folder an archive unpacks to."""
 
-    files: tuple[File, ...]
+    files: tuple[RemoteFile, ...]
     reader: Reader
-    folder: str = ""  # where an archive's content is, once unpacked
+    folder: str = ""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A dataset's files on disk."""
+class FoundFiles:
+    """A dataset's files on disk: an archive, plain files, or the files of an unpacked archive."""
 
-    form: Form
-    paths: tuple[Path, ...]  # the archive or plain files; for an unpacked archive, its files
+    distribution: Distribution
+    paths: tuple[Path, ...]
 
 
-def default_place() -> Path:
-    """Where datasets are kept if nothing else is said."""
+def default_data_directory() -> Path:
+    """The directory of original files unless another is given."""
     return Path(os.environ.get("RANKINGMATCH_DATA") or platformdirs.user_cache_path("rankingmatch") / "data")
 
 
-def find(name: str, forms: tuple[Form, ...], data_dir: Path | None, also: tuple[Path, ...] = ()) -> Found:
-    """The files of a dataset: in `data_dir`, else in the default place or `also`; downloaded if they are in none."""
-    places = [data_dir] if data_dir else [default_place(), *also]
-    for place in places:
-        for form in forms:
-            found = _look(form, place) or _look(form, place / name)
+def find_files(
+    name: str,
+    distributions: tuple[Distribution, ...],
+    data_dir: Path | None,
+    other_directories: tuple[Path, ...] = (),
+    progress: Progress = no_progress,
+) -> FoundFiles:
+    """Find the files of a dataset in `data_dir`, or else in the default or other directories; else download them."""
+    directories = [data_dir] if data_dir else [default_data_directory(), *other_directories]
+    for directory in directories:
+        for distribution in distributions:
+            found = _files_in(directory, distribution) or _files_in(directory / name, distribution)
             if found:
                 return found
-    return _downloaded(name, forms[0], places[0])
+    return _download_all(name, distributions[0], directories[0], progress)
 
 
-def _look(form: Form, place: Path) -> Found | None:
-    paths = [place / file.name for file in form.files]
+def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
+    paths = [directory / file.name for file in distribution.files]
     plain = [path if path.exists() else path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
     present = [path for path in plain if path.is_file()]
     if len(present) == len(plain):
-        return Found(form, tuple(plain))
+        return FoundFiles(distribution, tuple(plain))
     if present:
         missing = next(path for path in plain if not path.is_file())
         raise DataError(
-            f"{missing} is missing beside {present[0].name}; put it there, or remove the others to download all"
+            f"{missing} is missing, but {present[0].name} is there; add it, or delete the others to download all"
         )
-    if form.folder and (place / form.folder).is_dir():
-        return Found(form, tuple(sorted(path for path in (place / form.folder).rglob("*") if path.is_file())))
+    unpacked = directory / distribution.folder
+    if distribution.folder and unpacked.is_dir():
+        return FoundFiles(distribution, tuple(sorted(path for path in unpacked.rglob("*") if path.is_file())))
     return None
 
 
-def checksum(found: Found) -> str:
-    """MD5 of the files together; one that is not the original's is reported."""
+def checksum(found: FoundFiles) -> str:
+    """MD5 of all files together; a warning is logged for a file that is not the original."""
     sums = [_md5(path) for path in found.paths]
-    if [path.name for path in found.paths] == [file.name for file in found.form.files]:
-        for path, md5, file in zip(found.paths, sums, found.form.files, strict=True):
+    originals = found.distribution.files
+    if [path.name for path in found.paths] == [file.name for file in originals]:
+        for path, md5, file in zip(found.paths, sums, originals, strict=True):
             if md5 != file.md5:
-                log.warning("%s is not the original file (its checksum differs); it is used as it is", path)
+                log.warning("%s is not the original file (its checksum differs); it is used anyway", path)
     return hashlib.md5("".join(sums).encode()).hexdigest()
 
 
@@ -106,148 +117,149 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
-def _downloaded(name: str, form: Form, place: Path) -> Found:
-    """The files of a form, fetched into `place`; each must be the original."""
-    for file in form.files:
+# --- download ------------------------------------------------------------------------------------------------
+
+
+def _download_all(name: str, distribution: Distribution, directory: Path, progress: Progress) -> FoundFiles:
+    for file in distribution.files:
         try:
-            download(file, place)
+            download(file, directory, progress)
         except (OSError, ValueError) as error:
             with contextlib.suppress(OSError):
-                place.rmdir()  # if it was made for this and is still empty
+                directory.rmdir()  # if it was made for this and is still empty
+            reason = type(error).__name__ if isinstance(error, OSError) else first_line(error)
             raise DataError(
-                f"{name} is not here and cannot be downloaded ({_reason(error)}): "
-                f"get {file.url} and put it into {place}"
+                f"{name} was not found and cannot be downloaded ({reason}): download {file.url} and put it into "
+                f"{directory}"
             ) from error
-    return Found(form, tuple(place / file.name for file in form.files))
+    return FoundFiles(distribution, tuple(directory / file.name for file in distribution.files))
 
 
-def _reason(error: Exception) -> str:
-    return type(error).__name__ if isinstance(error, OSError) else str(error).splitlines()[0]
-
-
-def download(file: File, place: Path) -> None:
-    """Fetch a file with its checksum verified; what an interrupted download left is taken up again."""
+def download(file: RemoteFile, directory: Path, progress: Progress = no_progress) -> None:
+    """Download a file and verify its checksum; an interrupted download is resumed."""
     import pooch
 
-    pooch.get_logger().setLevel(logging.WARNING)  # the progress bar says it already
-    pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=place, downloader=_resuming(place / file.name))
+    pooch.get_logger().setLevel(logging.WARNING)  # `progress` reports what it would log
+    downloader = _resuming(directory / file.name, progress)
+    pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=directory, downloader=downloader)
 
 
-def _resuming(target: Path) -> Callable[[str, str, object], None]:
-    """A downloader for pooch that keeps what has arrived in a .part file and asks the server for the rest."""
+def _resuming(target: Path, progress: Progress) -> Callable[[str, str, object], None]:
+    """A downloader for pooch that keeps an incomplete download in a .part file and requests the rest of it."""
     import requests
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
     part = target.with_name(target.name + ".part")
 
     def fetch(url: str, output: str, _: object) -> None:
-        have = part.stat().st_size if part.exists() else 0
-        headers = {"Range": f"bytes={have}-"} if have else {}
+        done = part.stat().st_size if part.exists() else 0
+        headers = {"Range": f"bytes={done}-"} if done else {}
         with requests.get(url, headers=headers, stream=True, timeout=30) as response:
             if response.status_code != requests.codes.requested_range_not_satisfiable:
                 response.raise_for_status()
                 resumed = response.status_code == requests.codes.partial_content
-                total = int(response.headers.get("content-length", 0)) + (have if resumed else 0)
-                columns = (*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn())
-                with (
-                    part.open("ab" if resumed else "wb") as file,
-                    Progress(*columns, console=Console(stderr=True)) as bar,
-                ):
-                    task = bar.add_task(target.name, total=total or None, completed=have if resumed else 0)
-                    for chunk in response.iter_content(1 << 20):
-                        file.write(chunk)
-                        bar.advance(task, len(chunk))
-        # Moved even if it is wrong: the checksum, which pooch looks at next, then starts anew, not for ever in vain.
+                done = done if resumed else 0
+                length = int(response.headers.get("content-length", 0))
+                total = done + length if length else None
+                with part.open("ab" if resumed else "wb") as file:
+                    for content in response.iter_content(1 << 20):
+                        file.write(content)
+                        done += len(content)
+                        progress(f"downloading {target.name}", done, total)
+        # Moved even if it is wrong: pooch then deletes it, and the next attempt does not resume from wrong content.
         part.replace(output)
 
     return fetch
 
 
+# --- archives ------------------------------------------------------------------------------------------------
+
+
 @contextmanager
-def opened(found: Found) -> Iterator[Source]:
-    """The dataset's files, ready to be read by name."""
+def open_files(found: FoundFiles) -> Iterator[OriginalFiles]:
+    """Open a dataset's files, to be read by name."""
     path = found.paths[0]
     try:
         if path.name.endswith(".tar.gz"):
             with tarfile.open(path) as archive:
-                yield TarSource(archive, path)
+                yield TarFiles(archive, path)
         elif path.suffix == ".zip":
             with zipfile.ZipFile(path) as zipped:
-                yield ZipSource(zipped, path)
+                yield ZipFiles(zipped, path)
         else:
-            yield FolderSource(path.parent, found.form.folder)
+            yield DirectoryFiles(path.parent, found.distribution.folder)
     except DAMAGED as error:
-        raise DataError(f"{path} is damaged ({error}); remove it and get it again") from error
+        raise DataError(f"{path} is damaged ({error}); delete it and download it again") from error
 
 
-class FolderSource:
-    """Files of a folder; names begin with the folder's own name if it is an unpacked archive."""
+class DirectoryFiles:
+    """The files of a directory; if it is an unpacked archive, names begin with the folder that was in the archive."""
 
     def __init__(self, path: Path, folder: str) -> None:
-        # The first file of an unpacked archive may lie deeper than the archive's folder.
+        # The first file of an unpacked archive may be in a subfolder.
         while folder and path.name != folder:
             path = path.parent
         self.root = path.parent if folder else path
-        self.inside = path
+        self.directory = path
 
     def names(self) -> list[str]:
-        """All files below."""
-        return [path.relative_to(self.root).as_posix() for path in self.inside.rglob("*") if path.is_file()]
+        """All files below the directory."""
+        return [path.relative_to(self.root).as_posix() for path in self.directory.rglob("*") if path.is_file()]
 
     def open(self, name: str) -> IO[bytes]:
-        """A file's content."""
+        """Open a file for reading."""
         try:
             return (self.root / name).open("rb")
         except OSError as error:
             raise DataError(f"{self.root / name} cannot be read ({error.strerror})") from error
 
 
-class TarSource:
+class TarFiles:
     """The regular files of a tar archive."""
 
     def __init__(self, archive: tarfile.TarFile, path: Path) -> None:
         self.archive = archive
         self.path = path
         self.members = {member.name: member for member in archive if member.isfile()}
-        refuse_escapes(self.members, path)
+        refuse_outside_names(self.members, path)
 
     def names(self) -> list[str]:
         """All files."""
         return list(self.members)
 
     def open(self, name: str) -> IO[bytes]:
-        """A file's content."""
+        """Open a file for reading."""
         file = self.archive.extractfile(self.members[name]) if name in self.members else None
         if file is None:
-            raise DataError(f"{self.path} has no {name}: it is not the original archive; remove it and get it again")
+            raise _missing_entry(self.path, name)
         return file
 
 
-class ZipSource:
+class ZipFiles:
     """The files of a zip archive."""
 
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self.archive = archive
         self.path = path
-        refuse_escapes(archive.namelist(), path)
+        refuse_outside_names(archive.namelist(), path)
 
     def names(self) -> list[str]:
         """All files."""
         return self.archive.namelist()
 
     def open(self, name: str) -> IO[bytes]:
-        """A file's content."""
+        """Open a file for reading."""
         try:
             return self.archive.open(name)
         except KeyError:
-            raise DataError(f"{self.path} has no {name}: it is not the original archive; get it again") from None
+            raise _missing_entry(self.path, name) from None
 
 
-def refuse_escapes(names: Iterable[str], path: Path) -> None:
-    """Raise DataError for an archive with names that lead out of it: it was made to do harm."""
+def _missing_entry(path: Path, name: str) -> DataError:
+    return DataError(f"{path} has no {name}, so it is not the original archive; delete it and download it again")
+
+
+def refuse_outside_names(names: Iterable[str], path: Path) -> None:
+    """Raise DataError for an archive with names outside of it, which is malicious."""
     for name in names:
         if name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise DataError(
-                f"{path} has an entry '{name}' that leads out of the archive; refused, nothing was unpacked"
-            )
+            raise DataError(f"{path} has an entry '{name}' outside of the archive; refused, nothing was unpacked")

@@ -77,6 +77,6 @@ def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
     except Exception as error:  # a broken pickle may raise anything
-        raise DataError(f"{name} is no pickle of plain data ({error}); remove it and get it again") from error
+        raise DataError(f"{name} is not a pickle of plain data ({error}); delete it and download it again") from error
     require(isinstance(values, dict), f"{name} holds no dictionary")
     return values  # type: ignore[no-any-return]

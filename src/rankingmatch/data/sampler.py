@@ -1,4 +1,4 @@
-"""Which rows a step sees, as a function of (seed, step) alone: there is no state to save."""
+"""Which rows a step draws, as a function of (seed, step) alone: there is no state to save."""
 
 from functools import lru_cache
 
@@ -6,26 +6,61 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 
+__all__ = ["indices_of_step", "rows_of_step"]
+
 
 def rows_of_step(pool: np.ndarray, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
-    """`count` rows of the pool for a step."""
-    rows: np.ndarray = pool[places_of_step(len(pool), count, seed, purpose, step)]
+    """Draw rows of a pool for a step.
+
+    Parameters
+    ----------
+    pool
+        Row numbers, (size,).
+    count
+        The number of rows of a step.
+    seed, purpose
+        The random stream.
+    step
+        The step, from 0.
+
+    Returns
+    -------
+    ndarray
+        Row numbers, (count,).
+    """
+    rows: np.ndarray = pool[indices_of_step(len(pool), count, seed, purpose, step)]
     return rows
 
 
-def places_of_step(size: int, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
-    """`count` places in a pool of this size for a step.
+def indices_of_step(size: int, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
+    """Draw indices into a pool for a step.
 
-    The steps together read an endless row of shuffled copies of the pool, so that each row comes once before
-    any comes again, also where the pool is smaller than a batch.
+    Together, the steps read an endless sequence of shuffled copies of the pool: each index is drawn once before any is
+    drawn again, also if the pool is smaller than a batch.
+
+    Parameters
+    ----------
+    size
+        The size of the pool.
+    count
+        The number of indices of a step.
+    seed, purpose
+        The random stream.
+    step
+        The step, from 0.
+
+    Returns
+    -------
+    ndarray
+        Indices in [0, size), (count,).
     """
     position = np.arange(step * count, (step + 1) * count)
-    epoch, place = np.divmod(position, size)
-    chosen = np.empty(count, dtype=np.int64)
+    epoch, offset = np.divmod(position, size)
+    indices = np.empty(count, dtype=np.int64)
     for number in np.unique(epoch):
-        here = epoch == number
-        chosen[here] = _order(size, seed, purpose, int(number))[place[here]]
-    return chosen
+        within = epoch == number
+        indices[within] = _order(size, seed, purpose, int(number))[offset[within]]
+    return indices
 
 
 @lru_cache(maxsize=8)

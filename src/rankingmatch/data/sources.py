@@ -1,52 +1,151 @@
-"""A dataset by name or by folder: folders are read into the same cache, and choose settings by what they hold."""
+"""Where images come from: a dataset known by name, or a folder."""
 
-import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
-
-from rankingmatch.core.errors import ConfigError, DataError, unknown_name
-from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark
-from rankingmatch.data.cache import FORMAT, cache_place, read_about, read_cache, write_cache
-from rankingmatch.data.decode import Header, UnreadableError, decoded, header
-from rankingmatch.data.folder import Folder, printable, scan, some
-from rankingmatch.data.formats import Block, Decoded
-from rankingmatch.data.presets import suggested_settings
+from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.options import Option
+from rankingmatch.data.benchmarks import BENCHMARKS
+from rankingmatch.data.image_folder import read_folder
+from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.data.split import Dataset
 
-log = logging.getLogger(__name__)
-
-USUAL_SIDE = 32  # pixels: for few labels and a CPU, larger pictures took longer and were recognised no better
-PROBED = 400  # files whose headers decide the image size
-PLACES = ("unlabeled", "labels_csv", "image_size")  # the settings that say what a folder holds
-PATHS = ("unlabeled", "labels_csv", "split", "weights", "data_dir")  # those that are paths
+__all__ = ["Source", "absolute_paths", "dataset_title", "find_source", "is_benchmark"]
 
 
-def source(
-    name: str, unlabeled: str | None = None, labels_csv: str | None = None, image_size: int | None = None
-) -> Benchmark:
-    """The dataset of a name, or else the folder at a path; `./name` is always the folder."""
-    title(name)
-    if name not in BENCHMARKS:
-        folder = scan(Path(name), *(None if place is None else Path(place) for place in (unlabeled, labels_csv)))
-        return _as_benchmark(folder, image_size)
-    for flag, value in (("--unlabeled", unlabeled), ("--labels-csv", labels_csv)):
+class Source(Protocol):
+    """Where images come from: a dataset known by name, or a folder.
+
+    A source knows what it holds before images are read. `find_source` makes one.
+    """
+
+    @property
+    def name(self) -> str:
+        """The dataset in a configuration: its name, or the absolute path of the folder."""
+
+    @property
+    def title(self) -> str:
+        """The name in tables."""
+
+    @property
+    def description(self) -> str:
+        """What it holds, in one or two lines."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of its images unless they are resized."""
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+
+    @property
+    def evaluated(self) -> int:
+        """The number of validation and test images."""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of images."""
+
+    def preset(self, image_size: int | None = None) -> dict[str, Any]:
+        """Return the settings it brings.
+
+        Parameters
+        ----------
+        image_size
+            The side to which images are resized, if they are: lengths in pixels (padding, cutout) follow it.
+
+        Returns
+        -------
+        dict
+            Values of options by name.
+        """
+
+    def load(
+        self, data_dir: Path | None = None, image_size: int | None = None, progress: Progress = no_progress
+    ) -> Dataset:
+        """Read the images.
+
+        Parameters
+        ----------
+        data_dir
+            The directory of a named dataset's original files; a folder ignores it.
+        image_size
+            The side to which images are resized; by default, `shape` has it.
+        progress
+            Called as files are downloaded and read.
+
+        Returns
+        -------
+        Dataset
+            Memory-mapped images and their labels.
+
+        Raises
+        ------
+        DataError
+            If the files are missing, damaged or not what they should be.
+        """
+
+
+def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | None = None) -> Source:
+    """Find the dataset called `name`, or else the folder at that path, which is scanned once.
+
+    Parameters
+    ----------
+    name
+        A name in `BENCHMARKS`, or the path of a folder; ``./name`` is always a folder.
+    unlabeled
+        Another folder with unlabeled images; only with a folder.
+    labels_csv
+        A CSV file with the labels of the folder's images; only with a folder.
+
+    Returns
+    -------
+    Source
+        A `Benchmark` or an `ImageFolder`.
+
+    Raises
+    ------
+    ConfigError
+        If there is neither such a dataset nor such a folder.
+    DataError
+        If the folder cannot be used.
+    """
+    dataset_title(name)
+    if not is_benchmark(name):
+        others = (None if path is None else Path(path).resolve() for path in (unlabeled, labels_csv))
+        return read_folder(Path(name).resolve(), *others)
+    for option, value in (("unlabeled", unlabeled), ("labels_csv", labels_csv)):
         if value is not None:
-            raise ConfigError(f"{flag} goes with a folder of images, and {name} is a dataset; leave it out")
+            raise ConfigError(f"{setting(option)} is for a folder of images, but {name} is a dataset; leave it out")
     return BENCHMARKS[name]
 
 
 def is_benchmark(name: str) -> bool:
-    """Whether a name is that of a dataset; any other is the path of a folder."""
+    """Whether a name is that of a dataset; any other name is the path of a folder."""
     return name in BENCHMARKS
 
 
-def title(name: str) -> str:
-    """How a dataset or folder is called in tables; ConfigError if there is none of that name."""
-    if name in BENCHMARKS:
+def dataset_title(name: str) -> str:
+    """Return the name in tables of a dataset or folder, without scanning the folder.
+
+    Parameters
+    ----------
+    name
+        As for `find_source`.
+
+    Returns
+    -------
+    str
+        The `title` of the source.
+
+    Raises
+    ------
+    ConfigError
+        If there is neither such a dataset nor such a folder.
+    """
+    if is_benchmark(name):
         return BENCHMARKS[name].title
     if not Path(name).is_dir():
         if Path(name).name != name:
@@ -55,153 +154,24 @@ def title(name: str) -> str:
     return Path(name).resolve().name
 
 
-def whole_paths(dataset: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A dataset and settings whose paths hold from everywhere; names stay what they are."""
-    places = {name: str(Path(given[name]).resolve()) for name in PATHS if given.get(name) is not None}
-    is_folder = dataset not in BENCHMARKS and Path(dataset).is_dir()
-    return str(Path(dataset).resolve()) if is_folder else dataset, {**given, **places}
+def absolute_paths(dataset: str, given: Mapping[str, Any], options: Iterable[Option]) -> tuple[str, dict[str, Any]]:
+    """Make the paths among settings absolute, so that they hold in any working directory.
 
+    Parameters
+    ----------
+    dataset
+        The name of a dataset, which stays as it is, or the path of a folder.
+    given
+        Values of options by name.
+    options
+        All options; those declared with ``path=True`` are paths.
 
-# --- settings ------------------------------------------------------------------------------------------------
-
-
-def _as_benchmark(folder: Folder, image_size: int | None) -> Benchmark:
-    headers = _headers(folder)
-    side = image_size or _side(headers)
-    channels = 1 if all(one.grey for one in headers) else 3
-    counts = {part: len(files) for part, files in folder.parts.items()}
-    return Benchmark(
-        title=folder.root.resolve().name,
-        description=_description(folder, headers, channels),
-        shape=(side, side, channels),
-        classes=len(folder.classes),
-        evaluated=counts.get("validation", 0) + counts.get("test", 0),
-        loader=lambda _, size: _load(folder, size or side, channels),
-        preset=_preset(folder, side, channels),
-    )
-
-
-def _headers(folder: Folder) -> list[Header]:
-    """The headers of some training images, spread over all."""
-    files = folder.parts["train"]
-    headers = []
-    for file, _ in files[:: max(1, len(files) // PROBED)]:
-        try:
-            headers.append(header(folder.path(file)))
-        except UnreadableError:
-            continue
-    if not headers:
-        file = files[0][0]
-        raise DataError(f"{folder.root} has no image that can be read; {printable(file)}, for one, cannot")
-    return headers
-
-
-def _side(headers: list[Header]) -> int:
-    """The median of the shorter sides, and no more than `USUAL_SIDE`."""
-    return min(USUAL_SIDE, int(np.median([min(one.height, one.width) for one in headers])))
-
-
-def _preset(folder: Folder, side: int, channels: int) -> dict[str, Any]:
-    """Settings for images of this kind and number; the docs say why."""
-    labels = folder.counts()
-    holding_out = "validation" not in folder.parts and min(labels) >= 10
-    return {
-        "image_size": side,
-        **suggested_settings(side, side, channels, len(folder.parts["train"])),
-        "validation": min(1000, sum(labels) // 5) if holding_out else 0,
-    }
-
-
-def _description(folder: Folder, headers: list[Header], channels: int) -> str:
-    counts = folder.counts()
-    unlabeled = len(folder.parts["train"]) - sum(counts)
-    held_out = [f"{len(folder.parts.get(part, ())):,} {part}" for part in ("validation", "test")]
-    heights, widths = ([getattr(one, side) for one in headers] for side in ("height", "width"))
-    sizes = f"{min(heights)}×{min(widths)}"
-    if (max(heights), max(widths)) != (min(heights), min(widths)):
-        sizes = f"{int(np.median(heights))}×{int(np.median(widths))} ({sizes} to {max(heights)}×{max(widths)})"
-    names = ", ".join(f"{printable(name)} {count:,}" for name, count in zip(folder.classes, counts, strict=True))
-    others = f"; {folder.others:,} files are no images by their names" if folder.others else ""
-    return (
-        f"{len(counts)} classes: {names}\n"
-        f"{sum(counts):,} labeled, {unlabeled:,} unlabeled, {', '.join(held_out)} images, {sizes} pixels, "
-        f"{'grey' if channels == 1 else 'colour'}{others}"
-    )
-
-
-# --- pixels --------------------------------------------------------------------------------------------------
-
-
-class _ColourFoundError(Exception):
-    """The images that were looked at first are grey, but not all."""
-
-
-def _load(folder: Folder, side: int, channels: int) -> Dataset:
-    """The images, decoded the first time and memory-mapped as long as no file changes; says what is wrong with them."""
-    directory = cache_place() / f"folder-{folder.fingerprint(exactly=True)}-{side}-{FORMAT}"
-    if not (directory / "about.json").exists():
-        try:
-            write_cache(directory, _decoding(folder, side, channels))
-        except _ColourFoundError:
-            write_cache(directory, _decoding(folder, side, channels=3))
-    about = read_about(directory)
-    for note in folder.notes:
-        log.warning("%s", note)
-    if about["repeated"]:
-        pairs = [f"{mine} = {theirs}" for mine, theirs in about["repeated"]]
-        log.warning("%d training images are evaluated on, too: %s", len(pairs), some(pairs))
-    skipped = tuple((file, reason) for file, reason in about["skipped"])
-    if skipped:
-        log.warning("%d files are left out: %s", len(skipped), some([f"{file} {why}" for file, why in skipped]))
-    return replace(read_cache(directory), fingerprint=folder.fingerprint(), skipped=skipped)
-
-
-def _decoding(folder: Folder, side: int, channels: int) -> Decoded:
-    notes: dict[str, Any] = {"skipped": [], "repeated": []}
-    return Decoded(folder.classes, _blocks(folder, (side, side, channels), notes), notes=notes)
-
-
-def _blocks(folder: Folder, shape: tuple[int, int, int], notes: dict[str, Any]) -> Iterator[Block]:
-    """All images, part by part; at the end, `notes` has the files left out and those that are in two parts."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress
-
-    total = sum(map(len, folder.parts.values()))
-    seen: dict[str, list[tuple[int, str]]] = {}  # checksums of the pixels
-    console = Console(stderr=True)
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(f"reading {folder.root.name}", total=total)
-        for part, files in folder.parts.items():
-            label_of = {folder.path(file): label for file, label in files}
-            found = seen.setdefault(part, [])
-            for chunk in decoded(label_of, shape):
-                if shape[2] == 1 and not chunk.grey:
-                    raise _ColourFoundError
-                notes["skipped"] += [[_shown(folder, file), reason] for file, reason in chunk.bad]
-                if 2 * len(notes["skipped"]) > total:
-                    names = [f"{file} {why}" for file, why in notes["skipped"]]
-                    raise DataError(f"more than half of the {total:,} files in {folder.root} are bad: {some(names)}")
-                found += zip(map(_checksum, chunk.images), chunk.files, strict=True)
-                labels = np.array([label_of[file] for file in chunk.files], dtype=np.int64)
-                bar.advance(task, len(chunk.files) + len(chunk.bad))
-                yield Block(part, chunk.images, labels)
-            _check_labels(folder, part, {label_of[file] for _, file in found})
-    known = {checksum: file for part in ("validation", "test") for checksum, file in seen.get(part, ())}
-    notes["repeated"] = [
-        [_shown(folder, file), _shown(folder, known[checksum])] for checksum, file in seen["train"] if checksum in known
-    ]
-
-
-def _check_labels(folder: Folder, part: str, readable: set[int]) -> None:
-    for label, name in enumerate(folder.classes):
-        if part == "train" and label not in readable:
-            raise DataError(f"{folder.root}: no image of the class '{printable(name)}' can be read; add some")
-
-
-def _checksum(image: np.ndarray) -> int:
-    return hash(image.tobytes())  # 64 bits, and twice as fast as the quickest checksum of hashlib
-
-
-def _shown(folder: Folder, path: str) -> str:
-    return printable(path.removeprefix(f"{folder.root}/"))
+    Returns
+    -------
+    tuple of str and dict
+        The dataset and the settings.
+    """
+    names = [option.name for option in options if option.path and given.get(option.name) is not None]
+    paths = {name: str(Path(given[name]).resolve()) for name in names}
+    is_folder = not is_benchmark(dataset) and Path(dataset).is_dir()
+    return str(Path(dataset).resolve()) if is_folder else dataset, {**given, **paths}

@@ -34,7 +34,7 @@ class NetworkSettings:
     )
     pretrained: bool = option(False, "Start from the weights that timm, or your factory, has for the network.")
     weights: str | None = option(
-        None, "Start from the weights in this safetensors file; a head of another size starts anew."
+        None, "Start from the weights in this safetensors file; a head of another size starts anew.", path=True
     )
 
 

@@ -11,12 +11,12 @@ import torch
 
 from rankingmatch.augment import ViewSettings
 from rankingmatch.networks import input_side
-from rankingmatch.data import Benchmark, DataSettings, is_benchmark, source, whole_paths
+from rankingmatch.data import DataSettings, Source, absolute_paths, find_source, is_benchmark
 from rankingmatch.core.distributed import own_device
 from rankingmatch.core.errors import ConfigError, DataError, unknown_name
 from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.core.options import check, option, options_of, validate
+from rankingmatch.core.options import Option, check, option, options_of, validate
 from rankingmatch.training.state import TrainSettings
 
 
@@ -25,7 +25,9 @@ class ExecutionSettings:
     """Where and how a run is carried out: it does not change what is learned, but for the last bits of a number."""
 
     data_dir: str | None = option(
-        None, "Where the dataset's files are, or are downloaded to; else $RANKINGMATCH_DATA or the user's cache."
+        None,
+        "Where the dataset's files are, or are downloaded to; else $RANKINGMATCH_DATA or the user's cache.",
+        path=True,
     )
     device: str = option("auto", "cpu, cuda, cuda:1, mps …; by default the accelerator if there is one.")
     threads: int | None = option(None, "CPU threads; by default torch's choice.", interval="[1, 4096]")
@@ -77,9 +79,9 @@ class Config:
     execution: ExecutionSettings
 
     @property
-    def source(self) -> Benchmark:
+    def source(self) -> Source:
         """The dataset or folder."""
-        return source(self.dataset, self.data.unlabeled, self.data.labels_csv, self.data.image_size)
+        return find_source(self.dataset, unlabeled=self.data.unlabeled, labels_csv=self.data.labels_csv)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, nested by room."""
@@ -121,7 +123,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     if given.get("epochs") is not None and given.get("steps") is not None:
         raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
     check_rooms(given)
-    dataset, given = whole_paths(dataset, given)
+    dataset, given = absolute_paths(dataset, given, section_options())
     given = _sized_for_network(dataset, given)
     values = {**_preset(dataset, given), **entry(method).preset, **given}
     if given.get("epochs") is not None:
@@ -183,9 +185,9 @@ def repeat_command(config: Config) -> str:
     return shlex.join(words)
 
 
-def source_of(dataset: str, given: Mapping[str, Any]) -> Benchmark:
+def source_of(dataset: str, given: Mapping[str, Any]) -> Source:
     """The dataset or folder of a name, with what the settings say of it."""
-    return source(dataset, given.get("unlabeled"), given.get("labels_csv"), given.get("image_size"))
+    return find_source(dataset, unlabeled=given.get("unlabeled"), labels_csv=given.get("labels_csv"))
 
 
 def _sized_for_network(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,14 +200,7 @@ def _sized_for_network(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]
 
 def _preset(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """A dataset's settings; the lengths in pixels follow the size of the images."""
-    chosen = source_of(dataset, given)
-    image_size = given.get("image_size")
-    preset = dict(chosen.preset)
-    if image_size is not None:
-        defaults = {option.name: option.default for option in options_of(ViewSettings)}
-        for name in ("padding", "cutout"):
-            preset[name] = round(preset.get(name, defaults[name]) * image_size / chosen.shape[0])
-    return preset
+    return source_of(dataset, given).preset(given.get("image_size"))
 
 
 def check_rooms(given: Mapping[str, Any]) -> None:
@@ -214,6 +209,11 @@ def check_rooms(given: Mapping[str, Any]) -> None:
         for one in options_of(settings):
             if one.name in given:
                 check(one, given[one.name])
+
+
+def section_options() -> list[Option]:
+    """Every option that is not a method's."""
+    return [option for settings in SECTIONS.values() for option in options_of(settings)]
 
 
 def room_option_names() -> set[str]:

@@ -12,11 +12,12 @@ from typing import Protocol
 import rich.live
 import torch
 from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from rankingmatch.runs.config import Config
-from rankingmatch.data import BENCHMARKS, some
+from rankingmatch.data import BENCHMARKS, first_few
+from rankingmatch.data import Progress as LoadingProgress
 from rankingmatch.core.distributed import count
 from rankingmatch.core.errors import Interrupted, RunError
 from rankingmatch.runs.job import Job, work
@@ -169,6 +170,22 @@ def watched(predicted: Iterable[Predicted], count: Callable[[], int | None]) -> 
 
 
 @contextmanager
+def loading_progress() -> Iterator[LoadingProgress]:
+    """A bar for each file that is downloaded or folder that is read, on standard error if that is a terminal."""
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), TextColumn("{task.completed:,.0f} of {task.fields[of]}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(task: str, done: int, total: int | None) -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=total, of="?" if total is None else f"{total:,}")
+            bars.update(tasks[task], completed=done)
+
+        yield report
+
+
+@contextmanager
 def signals_noted() -> Iterator[Callable[[], bool]]:
     """SIGINT and SIGTERM only leave a note; the function that is given says whether one has come."""
     signals: list[int] = []
@@ -209,7 +226,7 @@ def introduce(config: Config) -> None:
         return
     found = config.source
     values = {key: value for part in config.to_json().values() if isinstance(part, dict) for key, value in part.items()}
-    words = [f"--{name.replace('_', '-')} {values[name]}" for name in found.preset if name != "flip"]
+    words = [f"--{name.replace('_', '-')} {values[name]}" for name in found.preset() if name != "flip"]
     words.append("--flip" if values["flip"] else "--no-flip")
     lines = [f"{config.dataset}: {found.description}", f"settings: {' '.join(words)}"]
     if config.data.labels:
@@ -274,7 +291,7 @@ def result_lines(result: Result, run: Run) -> str:
     """The end of a run in words, and what to do next."""
     minutes, seconds = divmod(round(result.seconds), 60)
     skipped = run.skipped()
-    words = some([f"{file} {reason}" for file, reason in skipped])
+    words = first_few([f"{file} {reason}" for file, reason in skipped])
     left_out = f"files left out: {words}; all of them are in {run.path / 'split.json'}\n" if skipped else ""
     page = f"page:  {run.report_path}, to be opened in a browser\n" if run.report_path.exists() else ""
     next_steps = [

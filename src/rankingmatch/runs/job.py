@@ -31,7 +31,10 @@ UNEVEN = 5  # times as many labels as another class has are worth a warning
 
 def load_dataset(config: Config) -> Dataset:
     """The images that a configuration asks for."""
-    return config.source.load(config.execution.data_path(), config.data.image_size)
+    from rankingmatch.runs.display import loading_progress
+
+    with loading_progress() as progress:
+        return config.source.load(config.execution.data_path(), config.data.image_size, progress)
 
 
 def load_split(config: Config) -> Split:

@@ -7,7 +7,7 @@ import numpy as np
 
 from rankingmatch import __version__
 from rankingmatch.runs.config import Config
-from rankingmatch.data import Images, Split, is_benchmark, title
+from rankingmatch.data import Images, Split, dataset_title, is_benchmark
 from rankingmatch.runs.directory import Result
 
 # The front matter is what model hubs read.
@@ -86,7 +86,7 @@ def _facts(config: Config, split: Split, result: Result) -> dict[str, str]:
 
 def _name(config: Config) -> str:
     """How the data are called; of a folder the last part of its path, whether it is still there or not."""
-    return title(config.dataset) if is_benchmark(config.dataset) else Path(config.dataset).name
+    return dataset_title(config.dataset) if is_benchmark(config.dataset) else Path(config.dataset).name
 
 
 def _error(error: float | None, images: Images | None) -> str:

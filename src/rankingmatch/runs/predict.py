@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from rankingmatch.runs.checkpoint import ModelCard
-from rankingmatch.data import decoded, images_below, printable, some
+from rankingmatch.data import decode_files, first_few, images_below, printable
 from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.networks import outputs
 
@@ -31,7 +31,7 @@ class Predicted(NamedTuple):
 
 def predictions(model: nn.Module, card: ModelCard, files: Iterable[str], device: torch.device) -> Iterator[Predicted]:
     """What a model says of image files, in order; they are brought to its shape as those it was trained on were."""
-    for chunk in decoded(files, (card.height, card.width, card.channels)):
+    for chunk in decode_files(files, (card.height, card.width, card.channels)):
         nothing = np.empty((0, len(card.classes)), np.float32)
         rows = [output.logits.softmax(1).cpu().numpy() for output in outputs(model, chunk.images, device)]
         yield Predicted(chunk.files, np.concatenate([nothing, *rows]), chunk.bad)
@@ -83,7 +83,7 @@ def write_predictions(predicted: Iterable[Predicted], writers: Iterable[Writer])
 
 def skipped_words(bad: list[tuple[str, str]]) -> str:
     """The files that were left out, and why, on one line."""
-    return some([f"{file} {reason}" for file, reason in bad])
+    return first_few([f"{file} {reason}" for file, reason in bad])
 
 
 def csv_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool) -> Writer:

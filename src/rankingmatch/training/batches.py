@@ -13,7 +13,7 @@ from torch import Tensor
 from rankingmatch.augment import CTADraw, CTAugment, Policy
 from rankingmatch.core.distributed import gathered, own_rows
 from rankingmatch.core.randomness import Purpose, torch_generator
-from rankingmatch.data import Split, places_of_step, rows_of_step
+from rankingmatch.data import Split, indices_of_step, rows_of_step
 from rankingmatch.methods import Batch, Method
 from rankingmatch.networks import to_tensor
 from rankingmatch.training.state import TrainSettings
@@ -38,7 +38,7 @@ def make_batch(
     if not method.unlabeled_views:
         return Batch(labeled_views, labels), torch.empty(0, dtype=torch.long, device=device)
     count = settings.mu * settings.batch_size
-    place = places_of_step(len(split.unlabeled_rows), count, settings.seed, Purpose.UNLABELED_ROWS, step)
+    place = indices_of_step(len(split.unlabeled_rows), count, settings.seed, Purpose.UNLABELED_ROWS, step)
     rows = split.unlabeled_rows[place]
     generator = torch_generator(settings.seed, Purpose.UNLABELED_VIEWS, step)
     unlabeled_views = _views(split.images, rows, method.unlabeled_views, views, generator, device)

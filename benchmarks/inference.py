@@ -11,8 +11,8 @@ from PIL import Image
 from measuring import CPU, Row, in_turns, milliseconds, ratio, wall_seconds
 from rankingmatch.data import Images, images_below
 from rankingmatch.networks import Classifier, make_classifier, to_tensor
-from rankingmatch.runs.checkpoint import ModelCard
-from rankingmatch.runs.predict import csv_writer, predictions, write_predictions
+from rankingmatch.runs.model import ModelInfo
+from rankingmatch.runs.predict import csv_writer, predict_files, write_predictions
 from rankingmatch.training.loop import confusion_of
 
 SIDE = 32
@@ -37,9 +37,9 @@ def some_model(network: str) -> Classifier:
 
 def write_table(model: Classifier, files: list[str], network: str, side: int) -> None:
     """Files to a CSV table."""
-    card = ModelCard(network, CLASSES, 3, side, side)
+    card = ModelInfo(network, CLASSES, 3, side, side)
     writer = csv_writer(io.StringIO(), CLASSES, probabilities=False)
-    write_predictions(predictions(model, card, files, CPU), [writer])
+    write_predictions(predict_files(model, card, files, CPU), [writer])
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ import time
 
 import torch
 
-from rankingmatch.core.distributed import is_first, processes
+from rankingmatch.core.distributed import is_first, process_group
 from steps import wide_case
 
 REACH = 1.8
@@ -26,7 +26,7 @@ REACH = 1.8
 def measure(given: argparse.Namespace) -> None:
     """Take steps, alone or with the processes of torchrun, and print the mean seconds of one: wall, CPU."""
     torch.set_num_threads(1)
-    with processes():
+    with process_group():
         case = wide_case(given.method, given.batch_size, given.side, network=given.network)
         case.step()
         wall, cpu = time.perf_counter(), time.process_time()

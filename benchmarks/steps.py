@@ -59,7 +59,7 @@ def noise(side: int, count: int = 2048, classes: int = 10) -> Dataset:
 
 def make_case(dataset: Dataset, name: str, method: str, given: Mapping[str, Any]) -> Case:
     """A run on a dataset with the settings of the one called `name`, but for those given."""
-    config = resolve(name, method, {"log_every": 10, "evaluate_every": NEVER, **given})
+    config = resolve(name, method, {"log_every": 10, "evaluate_every": NEVER, **given}).config
     split = make_split(dataset, DataSettings(labels=10 * len(dataset.classes)), seed=0)
     made = make_method(method, config.hyperparameters)
     state = initial_state(split, made, config.network, config.views, config.training, CPU)

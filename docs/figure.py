@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_split
 
@@ -15,20 +16,20 @@ LABELS = {"supervised": "labeled images only", "rankingmatch-bm": "RankingMatch:
 
 def draw_labeled(axes: Axes, run: Run) -> None:
     """The 40 labeled digits, a class per column."""
-    split = load_split(run.config())
+    split = load_split(plan_of(run.config()))
     axes.set_title(f"{len(split.labeled_rows)} labeled images …", fontsize=11)
     axes.axis("off")
     for column in range(len(split.classes)):
         rows = [row for row in split.labeled_rows if split.labels[row] == column]
         for line, row in enumerate(rows):
-            place = axes.inset_axes((column / 10, 1 - (line + 1) / 4, 0.092, 0.23))
-            place.imshow(split.images[row, :, :, 0], cmap="gray_r")
-            place.axis("off")
+            inset = axes.inset_axes((column / 10, 1 - (line + 1) / 4, 0.092, 0.23))
+            inset.imshow(split.images[row, :, :, 0], cmap="gray_r")
+            inset.axis("off")
 
 
 def draw_errors(axes: Axes, runs: dict[str, Run]) -> None:
     """Test error over the course of training."""
-    unlabeled = len(load_split(runs["supervised"].config()).unlabeled_rows)
+    unlabeled = len(load_split(plan_of(runs["supervised"].config())).unlabeled_rows)
     axes.set_title(f"… and {unlabeled:,} unlabeled ones", fontsize=11)
     for method, run in runs.items():
         history = run.history()

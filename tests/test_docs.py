@@ -19,9 +19,9 @@ from PIL import Image
 
 from rankingmatch import estimator
 from rankingmatch.cli import main
+from rankingmatch.data import Benchmark, ImageFolder
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.report import assemble
-from rankingmatch.runs import config
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SHORT = 4  # steps
@@ -34,7 +34,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     def short(settings: Any) -> Any:
         return lambda *arguments: {**settings(*arguments), "steps": SHORT}
 
-    monkeypatch.setattr(config, "_preset", short(config._preset))
+    for kind in (Benchmark, ImageFolder):
+        monkeypatch.setattr(kind, "preset", short(kind.preset))
     monkeypatch.setattr(estimator, "suggested_settings", short(suggested_settings))
     monkeypatch.setattr(assemble, "MAP_POINTS", {})
     monkeypatch.setattr(assemble, "MAP_POINTS_OF_MANY", 60)

@@ -21,7 +21,7 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.data import benchmark
 from rankingmatch.data.presets import suggested_settings
-from rankingmatch.runs.checkpoint import ModelCard, save_model
+from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.training.loop import train
 
 QUICK: dict[str, Any] = {"network": "wrn-10-1", "steps": 8, "batch_size": 6, "mu": 2, "threads": 1, "random_state": 0}
@@ -335,7 +335,7 @@ def test_what_is_saved_predicts_the_same(names: bool, tmp_path: Path) -> None:
 
 def test_a_runs_model_is_loaded_with_its_class_names(tmp_path: Path) -> None:
     state = tiny_state(tiny_split(), tiny_settings())
-    save_model(tmp_path / "model.safetensors", state.ema, ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8))
+    save_model(tmp_path / "model.safetensors", state.ema, ModelInfo("wrn-10-1", ("a", "b", "ç"), 1, 8, 8))
     loaded = RankingMatchClassifier.load(tmp_path / "model.safetensors")
     assert loaded.classes_.tolist() == ["a", "b", "ç"]
     assert loaded.network == "wrn-10-1"
@@ -348,7 +348,7 @@ def test_a_file_that_is_no_estimator_is_named(tmp_path: Path) -> None:
         RankingMatchClassifier.load(path)
     state = tiny_state(tiny_split(), tiny_settings())
     for about in ({"parameters": {"stepz": 1}}, {"parameters": {}, "classes": [1], "white": 1}):
-        save_model(path, state.ema, ModelCard("wrn-10-1", ("a", "b", "c"), 1, 8, 8, about))
+        save_model(path, state.ema, ModelInfo("wrn-10-1", ("a", "b", "c"), 1, 8, 8, about))
         with pytest.raises(RunError, match="not an estimator of this version"):
             RankingMatchClassifier.load(path)
 

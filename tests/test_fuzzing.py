@@ -28,7 +28,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=5,
 )
-CONFIG = resolve("digits", "rankingmatch-bm", {"steps": 4}).to_json()
+CONFIG = resolve("digits", "rankingmatch-bm", {"steps": 4}).config.to_json()
 PLACES = [
     *((name,) for name in CONFIG),
     *((name, key) for name, part in CONFIG.items() if isinstance(part, dict) for key in part),

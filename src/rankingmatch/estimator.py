@@ -1,9 +1,8 @@
 """`RankingMatchClassifier`: the training loop behind scikit-learn's interface."""
 
 import copy
-import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from rankingmatch.core.devices import find_device
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
@@ -22,37 +22,67 @@ from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import entry, make_method
 from rankingmatch.networks import outputs
-from rankingmatch.runs.checkpoint import ModelCard, load_model, save_model
-from rankingmatch.runs.config import Config, ExecutionSettings, assemble
-from rankingmatch.runs.directory import flat
-from rankingmatch.runs.display import Lines
+from rankingmatch.runs.config import Config, assemble, require_exclusive, setting_options
+from rankingmatch.runs.directory import record_to_json
+from rankingmatch.runs.display import LogLines
+from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
 
-# Options of `rankingmatch train` that X, y or a parameter of its own say here.
-_SAID_OTHERWISE = (
-    *("labels", "validation", "split", "unlabeled", "labels_csv", "image_size", "data_dir", "include_labeled", "seed"),
-)
-# Options of a run directory, which an estimator has not.
-_OF_RUNS = ("checkpoint_seconds", "checkpoint_steps", "compile", "measure_steps", "licence", "tensorboard")
-_OWN_PARAMETERS = ("network", "steps", "batch_size", "mu", "learning_rate", "device", "threads")
+__all__ = ["RankingMatchClassifier"]
 
-DARK = 64  # images nowhere brighter than this are warned about
+DARK = 64  # a warning is issued if no pixel is brighter
 
 
 class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An image classifier that learns from a few labeled and many unlabeled images.
 
-    `fit(X, y)` takes images (n, height, width[, channels]): whole numbers 0…255, or floats in 0…1 or 0…255. `y` has -1
-    for unlabeled rows; where labels are texts, None, "" or NaN. Parameters left None follow the images' size and
-    number; `hyperparameters` has whatever else `rankingmatch train` takes, such as `{"threshold": 0.9}`.
+    Parameters
+    ----------
+    method : str, default="rankingmatch-bm"
+        The name of a method (``rankingmatch methods`` lists them), or ``package.module:Class``.
+    network : str, optional
+        The name of a network; by default one that suits the images.
+    steps, batch_size, mu, learning_rate : optional
+        Length of training, labeled images per step, unlabeled images per labeled image, and initial learning rate; by
+        default they follow from the size and number of the images.
+    hyperparameters : dict, optional
+        Any other option of ``rankingmatch train``, such as ``{"threshold": 0.9}``.
+    validation_fraction : float, default=0.0
+        The share of the labeled rows held out for validation; the weights with the lowest validation error are then
+        kept, instead of the last ones.
+    device : str, default="auto"
+        Where to compute: "cpu", "cuda"…; by default the accelerator if there is one.
+    threads : int, optional
+        CPU threads; PyTorch's choice by default.
+    random_state : int, RandomState instance or None
+        Determines the initial weights, batches and views.
+    verbose : int, default=0
+        Whether to print the progress.
 
-    `validation_fraction` of the labeled rows are not trained on; the weights that do best on them are kept, instead
-    of the last ones. Where every row has a label, the images serve as the unlabeled ones, too.
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    transduction_ : ndarray of shape (n_samples,)
+        A label for every training row: the given one, otherwise the predicted one.
+    model_ : Classifier
+        The trained model.
+    image_shape_ : tuple
+        Height, width and channels of the images.
+    n_features_in_ : int
+        The number of values in an image.
+    n_iter_ : int
+        The number of training steps.
+    history_ : list of dict
+        Metrics of each evaluation.
+    validation_score_ : float
+        The accuracy on the validation rows, if there are any.
 
-    Fitted: `classes_`, `transduction_` (a label for every training row: the given ones, else the predicted), `model_`,
-    `image_shape_`, `n_features_in_` (the numbers in an image), `n_iter_` (steps), `history_` (a dict per evaluation),
-    and `validation_score_` if there is validation.
+    Examples
+    --------
+    >>> clf = RankingMatchClassifier(random_state=0).fit(images, labels)  # doctest: +SKIP
+    >>> clf.predict(new_images)  # doctest: +SKIP
     """
 
     def __init__(
@@ -87,7 +117,21 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     # --- learning ---------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Learn from images and the labels that some of them have."""
+        """Train on images, some of which have labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, height, width) or (n_samples, height, width, channels)
+            Images: integers in 0…255, or floats in 0…1 or 0…255.
+        y : array-like of shape (n_samples,)
+            Labels; -1 for unlabeled rows or, among strings, None, "" or NaN. If every row has a label, the images
+            also serve as unlabeled ones.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         images = image_array(X)
         classes, labels = encode_labels(y)
         if len(images) != len(labels):
@@ -99,14 +143,13 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         brightest = images[:: max(1, len(images) // 1000)].max()
         if brightest <= DARK:
             warnings.warn(
-                f"the brightest pixel of X is {brightest} of 255: are the images on another scale? Bring white to "
-                "255, or divide by the largest value",
+                f"the brightest pixel of X is {brightest} of 255; if the images have another scale, multiply them so "
+                "that white is 255, or divide by the largest value",
                 stacklevel=2,
             )
-        with _parameter_names():
-            config = self._config(images.shape)
-            split = self._split(images, labels, classes, config)
-            self._train(split, config)
+        config = self._config(images.shape)
+        split = self._split(images, labels, classes, config)
+        self._train(split, config)
         self.classes_, self._white = classes, white
         self.image_shape_ = images.shape[1:]
         self.n_features_in_ = int(np.prod(self.image_shape_))
@@ -117,25 +160,17 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self
 
     def _config(self, shape: tuple[int, ...]) -> Config:
-        """Every setting: given, else wanted by the method, else suggested by the images, else the default."""
+        """The settings: given ones override the method's presets, which override those suggested by the images."""
         count, height, width, channels = shape
-        given = {name: _plain(getattr(self, name)) for name in _OWN_PARAMETERS}
-        given = {name: value for name, value in given.items() if value is not None}
-        others = {} if self.hyperparameters is None else dict(self.hyperparameters)
-        for name in others:
-            if name in _OWN_PARAMETERS:
-                raise ConfigError(f"hyperparameters has '{name}', which is a parameter of its own; give it as that")
-            if name in _SAID_OTHERWISE:
-                raise ConfigError(f"hyperparameters has '{name}', which X, y or a parameter of its own says; remove it")
-            if name in _OF_RUNS:
-                raise ConfigError(f"hyperparameters has '{name}', which only `rankingmatch train` can do; remove it")
+        own = [name for name in self.get_params() if name in setting_options()]
+        given = {name: plain for name in own if (plain := _plain(getattr(self, name))) is not None}
+        others = {name: _plain(value) for name, value in (self.hyperparameters or {}).items()}
+        _check_hyperparameters(others, own)
+        require_exclusive({**given, **others}, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
         if others.get("epochs") is not None:
-            if "steps" in given:
-                raise ConfigError("hyperparameters has 'epochs', and steps is given: they say the same thing twice")
             del suggested["steps"]
-        values = {**suggested, **entry(self.method).preset, **given}
-        values |= {name: _plain(value) for name, value in others.items()}
+        values = {**suggested, **entry(self.method).preset, **given, **others}
         return assemble("arrays", self.method, {**values, "seed": self._seed()})
 
     def _seed(self) -> int:
@@ -153,19 +188,19 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return assemble_split(dataset, labeled, held_out, include_labeled=everything, balanced=balanced)
 
     def _train(self, split: Split, config: Config) -> None:
-        """Consume the loop's records, and keep the last weights or the best ones."""
-        device = config.execution.torch_device()
+        """Run the training loop, and keep the last weights or the best ones."""
+        device = config.device()
         method = make_method(config.method, config.hyperparameters)
-        lines, history, best = Lines(), [], None
+        lines, history, best = LogLines(), [], None
         with _on_threads(config.execution.threads):
             state = initial_state(split, method, config.network, config.views, config.training, device)
             if self.verbose:
-                lines.say(_headline(split, config))
+                lines.print(_headline(split, config))
             for record in train(state, split, config.training):
                 if self.verbose:
                     lines.update(record)
                 if record.evaluation:
-                    history.append(flat(record))
+                    history.append(record_to_json(record))
                     if record.evaluation.best:
                         best = copy.deepcopy(state.ema)
         self.model_ = (best or state.ema).cpu()
@@ -177,7 +212,18 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     # --- predicting -------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
-        """(n, classes) probabilities in the order of `classes_`."""
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, height, width) or (n_samples, height, width, channels)
+            Images of the same size and scale as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities in the order of `classes_`.
+        """
         check_is_fitted(self, "model_")
         images = image_array(X)
         if images.shape[1:] != self.image_shape_:
@@ -186,12 +232,38 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self._probabilities(as_uint8(images, self._white))
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """The likeliest class of each image."""
+        """Predict the label of each image.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, height, width) or (n_samples, height, width, channels)
+            Images of the same size and scale as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The most probable labels.
+        """
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(1)]  # type: ignore[no-any-return]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
-        """The share of right predictions, of the rows that have a label; the others do not count."""
+        """The accuracy on the rows that have a label; unlabeled rows are ignored.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, height, width) or (n_samples, height, width, channels)
+            Images of the same size and scale as in `fit`.
+        y : array-like of shape (n_samples,)
+            True labels; unlabeled rows are marked as in `fit`.
+        sample_weight : array-like of shape (n_samples,), optional
+            Sample weights.
+
+        Returns
+        -------
+        float
+            The accuracy.
+        """
         labels = label_array(y)
         known = ~missing_labels(labels)
         if not known.any():
@@ -202,13 +274,12 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         weight = None if sample_weight is None else np.asarray(sample_weight)[known]
         truth = np.array(labels[known].tolist())
         if (truth.dtype.kind == "U") != (predicted.dtype.kind == "U"):
-            kinds = ("texts", "numbers") if predicted.dtype.kind == "U" else ("numbers", "texts")
-            raise InputError(f"the classes are {kinds[0]} ({predicted[0]!r}) and y has {kinds[1]} ({truth[0]!r})")
+            kinds = ("strings", "numbers") if predicted.dtype.kind == "U" else ("numbers", "strings")
+            raise InputError(f"the classes are {kinds[0]} ({predicted[0]!r}), but y contains {kinds[1]} ({truth[0]!r})")
         return float(accuracy_score(truth, predicted[known], sample_weight=weight))
 
     def _probabilities(self, images: np.ndarray) -> np.ndarray:
-        with _parameter_names():
-            device = ExecutionSettings(device=self.device).torch_device()
+        device = find_device(self.device)
         with _on_threads(self.threads):
             model = self.model_.to(device)
             pieces = [output.logits.double().softmax(1).cpu().numpy() for output in outputs(model, images, device)]
@@ -218,7 +289,13 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     # --- saving -----------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write model, classes and parameters into one safetensors file, without pickle; not `transduction_`."""
+        """Save the model, classes and parameters to a safetensors file, without pickle.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write. `transduction_` and `history_` are not saved.
+        """
         check_is_fitted(self, "model_")
         parameters = {name: _plain(value) for name, value in self.get_params().items()}
         if self.hyperparameters is not None:
@@ -229,41 +306,67 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         about = {"parameters": parameters, "classes": self.classes_.tolist(), "white": self._white}
         names = tuple(str(name) for name in self.classes_)
         try:
-            save_model(Path(path), self.model_, ModelCard(self._network, names, channels, height, width, about))
+            save_model(Path(path), self.model_, ModelInfo(self._network, names, channels, height, width, about))
         except OSError as error:
             raise RunError(f"{path} cannot be written ({error.strerror})") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """What `save` wrote, or the model.safetensors of a run, whose classes are texts."""
-        model, card = load_model(Path(path), torch.device("cpu"))
-        about = card.estimator or {"parameters": {"network": card.network}, "classes": card.classes, "white": 255.0}
+        """Load a saved estimator, or the model.safetensors of a run, whose classes are strings.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to read.
+
+        Returns
+        -------
+        RankingMatchClassifier
+            The fitted estimator.
+        """
+        model, info = load_model(Path(path), torch.device("cpu"))
+        about = info.estimator or {"parameters": {"network": info.network}, "classes": info.classes, "white": 255.0}
         try:
             self = cls(**about["parameters"])
             self.classes_, self._white = np.array(about["classes"]), float(about["white"])
-            if self.classes_.shape != (len(card.classes),):
-                raise ValueError(f"it has {len(card.classes)} classes and names {len(self.classes_)}")
+            if self.classes_.shape != (len(info.classes),):
+                raise ValueError(f"it has {len(info.classes)} classes but {len(self.classes_)} names")
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path}: not an estimator of this version ({error})") from error
-        self.model_, self._network = model, card.network
-        self.image_shape_ = (card.height, card.width, card.channels)
-        self.n_features_in_ = card.height * card.width * card.channels
+        self.model_, self._network = model, info.network
+        self.image_shape_ = (info.height, info.width, info.channels)
+        self.n_features_in_ = info.height * info.width * info.channels
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Images are no tables; labels are needed."""
+        """X is a batch of images rather than a table, and y is required."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar, as a grid of parameters has them, as Python's."""
+    """A NumPy scalar, as parameter grids contain them, as a Python number."""
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _check_hyperparameters(names: Iterable[str], parameters: list[str]) -> None:
+    """Raise ConfigError for an option that belongs elsewhere."""
+    known = setting_options()
+    for name in names:
+        kind = known[name].kind if name in known else "learning"
+        if name in parameters:
+            raise ConfigError(f"hyperparameters contains '{name}', which is a parameter of the estimator; set that")
+        if name == "seed":
+            raise ConfigError("hyperparameters contains 'seed'; use the parameter random_state instead")
+        if kind in ("source", "labels"):
+            raise ConfigError(f"hyperparameters contains '{name}', which X and y determine; remove it")
+        if kind == "run":
+            raise ConfigError(f"hyperparameters contains '{name}', which needs a run directory; use rankingmatch.train")
+
+
 def _held_out(labels: np.ndarray, known: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Labeled rows for validation, drawn by the seed; every class keeps at least one row to learn from."""
+    """Labeled rows for validation, drawn at random; every class keeps at least one row for training."""
     if not 0 <= fraction < 1:
         raise ConfigError(f"validation_fraction is {fraction}; it must be in [0, 1)")
     count = round(fraction * len(known))
@@ -272,24 +375,14 @@ def _held_out(labels: np.ndarray, known: np.ndarray, fraction: float, seed: int)
     free = np.delete(rows, first)
     if count > len(free):
         raise InputError(
-            f"validation_fraction {fraction} of {len(known)} labels leaves some class without a label; lower it"
+            f"validation_fraction {fraction} of {len(known)} labels leaves a class without any label; lower it"
         )
     return np.sort(free[:count])
 
 
 @contextmanager
-def _parameter_names() -> Iterator[None]:
-    """What a setting's error says of flags, it says of parameters."""
-    try:
-        yield
-    except ConfigError as error:
-        words = re.sub(r"--[a-z][a-z-]*", lambda flag: flag[0][2:].replace("-", "_"), str(error))
-        raise ConfigError(words) from error
-
-
-@contextmanager
 def _on_threads(threads: int | None) -> Iterator[None]:
-    """Compute on so many CPU threads, and always by the same kernels; afterwards all is as it was."""
+    """Use this many CPU threads and deterministic kernels; restore the previous settings afterwards."""
     before = torch.get_num_threads(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     try:

@@ -13,7 +13,7 @@ from tiny import RECIPE_TEXT
 from rankingmatch.bench.cluster import Cluster, Resources, connected
 from rankingmatch.bench.command import run_recipe
 from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.progress import Silence
+from rankingmatch.bench.progress import SilentGrid
 from rankingmatch.bench.recipe import cells, parse_recipe
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
@@ -41,15 +41,15 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys:
     with pytest.raises(SystemExit) as left:
         main(["bench", "demo", "--on", "ray"])
     assert left.value.code == 2
-    assert capsys.readouterr().err == "error: --on ray needs Ray; get it with: pip install 'rankingmatch[ray]'\n"
+    assert capsys.readouterr().err == "error: --on ray needs Ray; install it: pip install 'rankingmatch[ray]'\n"
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--cpus-per-run", "2"], "--cpus-per-run goes with --on ray"),
-        (["--ray-address", "head:6379"], "--ray-address goes with --on ray"),
-        (["--on", "ray", "--jobs", "2"], "--jobs goes with --on here"),
+        (["--cpus-per-run", "2"], "--cpus-per-run needs --on ray"),
+        (["--ray-address", "head:6379"], "--ray-address needs --on ray"),
+        (["--on", "ray", "--jobs", "2"], "--jobs is for --on here"),
     ],
 )
 def test_flags_of_the_cluster_and_of_this_machine_are_not_mixed(
@@ -86,18 +86,18 @@ class Killer:
         self.done = False
         self.killed = 0
 
-    def stepped(self, number: int, step: int) -> None:
+    def update(self, index: int, step: int) -> None:
         if step > 1 and not self.done:
             self.done = True
             if self.sent == signal.SIGTERM:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             for process in Path("/proc").glob("[0-9]*/cmdline"):
-                if process.read_bytes().startswith(b"ray::_work") and _is_ours(int(process.parent.name)):
+                if process.read_bytes().startswith(b"ray::_train") and _is_ours(int(process.parent.name)):
                     os.kill(int(process.parent.name), self.sent)
                     self.killed += 1
 
-    def finished(self, number: int, result: Result) -> None:
+    def finish(self, index: int, result: Result) -> None:
         pass
 
 
@@ -125,7 +125,7 @@ def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, clu
         (result,) = run_grid(grid, tmp_path, 1, killer, cluster)
         assert killer.killed == 1
         assert result.steps == 150
-        whole = run_grid(grid, tmp_path / "whole", 1, Silence())
+        whole = run_grid(grid, tmp_path / "whole", 1, SilentGrid())
         assert whole[0].test_error == result.test_error
         assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
 

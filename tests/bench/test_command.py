@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from tiny import RECIPE_TEXT
 
-from rankingmatch.bench.command import Files, details, markdown_page, run_recipe, run_recipes
+from rankingmatch.bench.command import BenchOptions, OutputFiles, run_recipe, run_recipes
 from rankingmatch.bench.estimate import estimate_grid
 from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.progress import Bars, Lines, Pace, watching
+from rankingmatch.bench.outcome import details, markdown_page
+from rankingmatch.bench.progress import GridBars, GridLines, Pace, grid_display
 from rankingmatch.bench.recipe import cells, parse_recipe
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
 from rankingmatch.runs.directory import Result, Run
@@ -59,17 +60,17 @@ def test_finished_runs_are_kept(once: Path) -> None:
 
 
 class StopsAfter:
-    """A watcher that breaks off, as a signal would."""
+    """A display that stops the grid, as a signal would."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def stepped(self, number: int, step: int) -> None:
+    def update(self, index: int, step: int) -> None:
         self.left -= 1
         if self.left == 0:
             raise Interrupted("enough")
 
-    def finished(self, number: int, result: Result) -> None:
+    def finish(self, index: int, result: Result) -> None:
         pass
 
 
@@ -83,7 +84,7 @@ def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path:
 
 def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
-    with pytest.raises(RankingMatchError, match=r"--split .*nowhere.json cannot be read"):
+    with pytest.raises(RankingMatchError, match=r"split .*nowhere.json cannot be read"):
         run_recipe(recipe, out=tmp_path, jobs=2)
 
 
@@ -117,7 +118,7 @@ def test_time_and_memory_are_measured_per_epoch_and_per_batch(per: str, count: i
     assert peak is not None
     assert len(peak.values) == count
     assert all(10 < value < 100_000 for value in peak.values)  # MB
-    Files(figures=tmp_path / "figures").write([outcome], "bench")
+    OutputFiles(figures=tmp_path / "figures").write([outcome], "bench")
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         f"costs-{quantity}.{ending}" for quantity in ("seconds", "memory") for ending in ("svg", "png")
     }
@@ -127,7 +128,7 @@ def test_costs_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> Non
     run = Run(tmp_path)
     for step in (1, 2, 3):
         run.append_step(step, 0.5 * step, 1000 * step)
-    run.keep_history_until(2)
+    run.truncate_history(2)
     assert np.array_equal(run.step_costs(), [[1, 0.5, 1000], [2, 1.0, 2000]])
 
 
@@ -148,9 +149,9 @@ def test_a_run_takes_its_steps_and_its_evaluations() -> None:
 
 
 def test_a_step_is_measured_as_it_is_run(once: Path) -> None:
-    config = cells(RECIPE, folds=1, scale=None, given={})[1].config
+    plan = cells(RECIPE, folds=1, scale=None, given={})[1].plan
     started = time.perf_counter()
-    step, evaluation = measure(config)
+    step, evaluation = measure(plan)
     assert 0 < step < time.perf_counter() - started
     assert evaluation > 0
 
@@ -162,12 +163,12 @@ def test_the_time_left_follows_the_pace_of_each_row() -> None:
     grid = cells(RECIPE, folds=2, scale=None, given={})  # supervised, fixmatch-ra, twice; 4 steps each
     pace = Pace(grid, set(), jobs=1)
     assert pace.seconds_left() is None
-    pace.stepped(0, 1, 4, now=0.0)
-    pace.stepped(0, 4, 4, now=3.0)  # a second a step
-    pace.finished(0)
+    pace.update(0, 1, 4, now=0.0)
+    pace.update(0, 4, 4, now=3.0)  # a second a step
+    pace.finish(0)
     assert pace.seconds_left() == pytest.approx(3 * 4 * 1.0)  # nothing else is known
-    pace.stepped(1, 1, 4, now=3.0)
-    pace.stepped(1, 3, 4, now=13.0)  # five seconds a step
+    pace.update(1, 1, 4, now=3.0)
+    pace.update(1, 3, 4, now=13.0)  # five seconds a step
     assert pace.seconds_left() == pytest.approx(1 * 5 + 4 * 1 + 4 * 5)
 
 
@@ -177,10 +178,10 @@ def test_durations_are_read_at_a_glance() -> None:
 
 def test_a_line_is_printed_for_each_run(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = cells(RECIPE, folds=None, scale=None, given={})
-    lines = Lines(grid, {0}, jobs=1)
-    lines.stepped(1, 2)
-    lines.finished(1, Result("digits", "m", 40, 0, 10, 62.0, 3.5, None))
-    lines.finished(2, Result("digits", "m", 40, 0, 10, 2.0, None, None, diverged_at=70))
+    lines = GridLines(grid, {0}, jobs=1)
+    lines.update(1, 2)
+    lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, 3.5, None))
+    lines.finish(2, Result("digits", "m", 40, 0, 10, 2.0, None, None, diverged_at=70))
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith("[2/4] fixmatch-ra, Digits, 40 labels, fold 0: test error 3.50 % in 1:02;")
     assert "NaN-70" in shown[1]
@@ -191,35 +192,33 @@ def test_bars_follow_the_runs(once: Path) -> None:
 
     grid = cells(RECIPE, folds=None, scale=None, given={})
     with Progress(BarColumn(), disable=True) as progress:
-        bars = Bars(grid, set(), 2, progress)
-        bars.stepped(0, 1)
-        bars.stepped(1, 3)
+        bars = GridBars(grid, set(), 2, progress)
+        bars.update(0, 1)
+        bars.update(1, 3)
         assert [task.completed for task in progress.tasks] == [0, 1, 3]
-        bars.finished(0, Result("digits", "m", 40, 0, 10, 2.0, 3.5, None))
+        bars.finish(0, Result("digits", "m", 40, 0, 10, 2.0, 3.5, None))
         assert [task.completed for task in progress.tasks] == [1, 3]
 
 
 def test_nothing_is_shown_where_nothing_is_left_to_do(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = cells(RECIPE, folds=None, scale=None, given={})
-    with watching(grid, [Run(once / "mine" / cell.directory) for cell in grid], 1, quiet=False) as watcher:
-        watcher.stepped(0, 1)
+    with grid_display(grid, [Run(once / "mine" / cell.directory) for cell in grid], 1, quiet=False) as display:
+        display.update(0, 1)
     assert capsys.readouterr().err == ""
 
 
 # --- output -------------------------------------------------------------------------------------------------
 
 
-def bench(once: Path, capsys: pytest.CaptureFixture[str], **others: Any) -> str:
+def bench(once: Path, capsys: pytest.CaptureFixture[str], files: OutputFiles | None = None, **options: Any) -> str:
     recipe = once / "mine.toml"
     recipe.write_text(TEXT)
-    arguments: dict[str, Any] = {"folds": None, "scale": None, "jobs": 1, "out": once, "settings": {}}
-    arguments |= {"files": Files(), "dry_run": False, "as_json": False, "quiet": False, "command": "the command"}
-    run_recipes([str(recipe)], **{**arguments, **others})
+    run_recipes([str(recipe)], BenchOptions(**{"out": once, **options}), files or OutputFiles(), "the command")
     return capsys.readouterr().out
 
 
 def test_the_tables_are_written_in_every_form(once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = Files(tmp_path / "t.md", tmp_path / "t.csv", tmp_path / "t.tex")
+    files = OutputFiles(tmp_path / "t.md", tmp_path / "t.csv", tmp_path / "t.tex")
     assert "Mine" in bench(once, capsys, files=files)
     page = (tmp_path / "t.md").read_text()
     assert "Written by `the command` on " in page
@@ -257,5 +256,5 @@ def test_the_folds_are_told_one_by_one(once: Path) -> None:
 
 
 def test_a_place_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--csv nowhere/t\.csv: there is no directory nowhere"):
-        Files(csv=Path("nowhere/t.csv")).check()
+    with pytest.raises(ConfigError, match=r"csv nowhere/t\.csv: there is no directory nowhere"):
+        OutputFiles(csv=Path("nowhere/t.csv")).check()

@@ -5,6 +5,7 @@ import pytest
 from rankingmatch.bench.recipe import Cell, Recipe, cells, parse_recipe, read_recipe, recipe_names
 from rankingmatch.bench.scale import SCALES, scaled
 from rankingmatch.core.errors import ConfigError
+from rankingmatch.data import benchmark
 
 TEXT = """
 title = "Mine"
@@ -43,7 +44,7 @@ def test_a_grid_is_rows_by_columns_by_folds() -> None:
 
 def test_what_is_given_comes_before_the_recipe() -> None:
     assert {cell.config.training.mu for cell in grid(parse_recipe("mine", TEXT), given={"mu": 5})} == {5}
-    with pytest.raises(ConfigError, match="labels is said by the recipe"):
+    with pytest.raises(ConfigError, match="labels is determined by the recipe"):
         grid(parse_recipe("mine", TEXT), given={"labels": 5})
 
 
@@ -107,7 +108,7 @@ def test_what_a_recipe_gets_wrong_is_said_before_anything_runs() -> None:
         grid(parse_recipe("mine", TEXT.replace("mu = 2", "margin = 1.0")))
     with pytest.raises(ConfigError, match="unknown dataset 'digitz'"):
         parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.digitz"))
-    with pytest.raises(ConfigError, match="cannot be told apart"):
+    with pytest.raises(ConfigError, match="runs with the same name"):
         grid(parse_recipe("mine", TEXT + '[rows."a b"]\nmethod="supervised"\n[rows.a_b]\nmethod="supervised"'))
 
 
@@ -126,16 +127,16 @@ def test_a_scale_shrinks_images_network_length_and_folds() -> None:
 def test_lengths_keep_their_proportions() -> None:
     small = SCALES["small"]
     assert small.steps is not None
-    assert scaled(small, "cifar10", "supervised", {"epochs": 256})["steps"] == 2 * small.steps
-    assert scaled(small, "stl10", "supervised", {})["steps"] == small.steps
-    part = scaled(small, "cifar100", "supervised", {"stop_after": 31_620})
+    assert scaled(small, benchmark("cifar10"), "supervised", {"epochs": 256})["steps"] == 2 * small.steps
+    assert scaled(small, benchmark("stl10"), "supervised", {})["steps"] == small.steps
+    part = scaled(small, benchmark("cifar100"), "supervised", {"stop_after": 31_620})
     assert part["stop_after"] == round(31_620 / 131_072 * small.steps)
 
 
 def test_a_scale_never_makes_anything_larger() -> None:
-    assert "image_size" not in scaled(SCALES["small"], "digits", "supervised", {})
-    assert scaled(SCALES["small"], "digits", "supervised", {"steps": 7})["steps"] == 7
-    assert scaled(SCALES["paper"], "cifar10", "supervised", {"epochs": 2}) == {"epochs": 2}
+    assert "image_size" not in scaled(SCALES["small"], benchmark("digits"), "supervised", {})
+    assert scaled(SCALES["small"], benchmark("digits"), "supervised", {"steps": 7})["steps"] == 7
+    assert scaled(SCALES["paper"], benchmark("cifar10"), "supervised", {"epochs": 2}) == {"epochs": 2}
 
 
 @pytest.mark.parametrize("scale", ["paper", "tiny"])

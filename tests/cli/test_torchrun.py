@@ -11,8 +11,9 @@ import pytest
 from torchrun import torchrun
 
 from rankingmatch.cli import main
+from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import begin, work
+from rankingmatch.runs.job import start, training_records
 
 STEPS = 40
 QUICK = ["--steps", str(STEPS), "--batch-size", "8", "--mu", "2", "--network", "own_network:GroupNormNetwork"]
@@ -83,7 +84,7 @@ def test_a_run_of_two_goes_on_with_one_after_a_signal(of_one: Path, tmp_path: Pa
 
 def test_a_run_of_one_goes_on_with_two(of_one: Path, tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
-    for record in work(begin(run, Run(of_one).config())):
+    for record in training_records(start(run, plan_of(Run(of_one).config()))):
         if record.step == 15:
             break
     process = torchrun(2, "rankingmatch", "train", "--resume", "--json", "--no-report", "--out", run.path)

@@ -20,7 +20,7 @@ class Example:
 
 def test_options_are_read_off_the_fields() -> None:
     threshold, steps, soft, rank_on = options_of(Example)
-    assert (threshold.flag, threshold.type, threshold.default, threshold.help) == ("threshold", float, 0.95, "τ")
+    assert (threshold.flag, threshold.type, threshold.default, threshold.help) == ("--threshold", float, 0.95, "τ")
     assert (steps.type, steps.optional) == (int, True)
     assert soft.type is bool
     assert (rank_on.flag, rank_on.choices) == ("--rank-on", ("logits", "features"))
@@ -53,5 +53,5 @@ def test_other_values_are_named_with_what_is_allowed(values: dict[str, Any], mes
 
 @pytest.mark.parametrize("path", ["os:_exit", "os.path:join", "builtins:exec", "subprocess:run"])
 def test_a_part_of_python_is_no_network(path: str) -> None:
-    with pytest.raises(ConfigError, match="is part of Python.s standard library"):
+    with pytest.raises(ConfigError, match="standard library"):
         import_object("network", path)

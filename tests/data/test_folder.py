@@ -118,11 +118,11 @@ def test_a_bad_table_is_named(content: str | bytes | None, message: str, tmp_pat
 
 
 def test_settings_follow_from_the_images_and_flags_come_first(photos: Path) -> None:
-    small = resolve(str(photos), "supervised", {})
+    small = resolve(str(photos), "supervised", {}).config
     assert (small.data.image_size, small.views.padding, small.views.cutout, small.views.flip) == (20, 2, 10, True)
-    large = resolve(str(photos), "supervised", {"image_size": 64})
+    large = resolve(str(photos), "supervised", {"image_size": 64}).config
     assert (large.views.padding, large.network.network) == (8, "wrn-13-1")
-    assert resolve(str(photos), "supervised", {"padding": 1}).views.padding == 1
+    assert resolve(str(photos), "supervised", {"padding": 1}).config.views.padding == 1
     assert small.training.steps == 1000
     assert small.data.validation == 0
 
@@ -131,7 +131,7 @@ def test_a_fifth_is_held_out_when_each_class_has_ten_labels(tmp_path: Path) -> N
     assert find_source(str(class_folders(tmp_path / "few", each=9))).preset()["validation"] == 0
     place = class_folders(tmp_path / "many", each=10)
     assert find_source(str(place)).preset()["validation"] == 6
-    config = resolve(str(place), "supervised", {})
+    config = resolve(str(place), "supervised", {}).config
     split = make_split(load(place), config.data, seed=0)
     assert split.validation is not None
     assert (len(split.labeled_rows), len(split.validation)) == (24, 6)

@@ -192,7 +192,7 @@ def test_a_resized_pixel_is_the_mean_of_the_area_it_covers() -> None:
 
 
 def test_paddings_and_cutouts_follow_the_size_of_the_images() -> None:
-    views = resolve("stl10", "supervised", {"image_size": 32}).views
+    views = resolve("stl10", "supervised", {"image_size": 32}).config.views
     assert (views.padding, views.cutout) == (4, 16)
-    assert resolve("cifar10", "supervised", {"image_size": 16, "padding": 3}).views.padding == 3
-    assert resolve("cifar10", "supervised", {"image_size": 16}).views.cutout == 8
+    assert resolve("cifar10", "supervised", {"image_size": 16, "padding": 3}).config.views.padding == 3
+    assert resolve("cifar10", "supervised", {"image_size": 16}).config.views.cutout == 8

@@ -15,17 +15,17 @@ from torch import Tensor
 
 from rankingmatch.augment import CTAugment
 from rankingmatch.core.distributed import (
-    any_of,
+    any_process,
     average_statistics,
-    count,
-    from_first,
+    from_first_process,
     gathered,
     is_first,
+    on_all_processes,
     own_rows,
-    processes,
+    process_group,
     rank,
     scattered,
-    together,
+    world_size,
 )
 from rankingmatch.core.errors import DataError
 from rankingmatch.methods import entry, make_method
@@ -84,7 +84,7 @@ def check_rows() -> None:
         assert torch.equal(given.grad, 4 * whole * factor)
         assert weight.grad is not None
         dist.all_reduce(weight.grad)  # as DDP averages
-        assert weight.grad / count() == (whole**2 * factor).sum()
+        assert weight.grad / world_size() == (whole**2 * factor).sum()
 
 
 def check_statistics() -> None:
@@ -95,7 +95,7 @@ def check_statistics() -> None:
     assert isinstance(norm.same, Tensor)
     norm.running_mean += rank()
     average_statistics(norm)
-    assert torch.equal(norm.running_mean, torch.full((3,), (count() - 1) / 2))
+    assert torch.equal(norm.running_mean, torch.full((3,), (world_size() - 1) / 2))
     assert torch.equal(norm.same, torch.tensor([0.1, 1e-30, 3e30]))
 
 
@@ -103,21 +103,21 @@ def check_failures() -> None:
     """What one process gets wrong, all get wrong; only the first one says it."""
 
     def fail_on_last() -> str:
-        if rank() == count() - 1:
+        if rank() == world_size() - 1:
             raise DataError("no images here")
         return "fine"
 
     with pytest.raises(DataError if is_first() else SystemExit):
-        together(fail_on_last)
-    assert together(lambda: rank()) == rank()
-    assert from_first(lambda: f"said by {rank()}") == "said by 0"
-    assert any_of(rank() == 1, False) == (True, False)
+        on_all_processes(fail_on_last)
+    assert on_all_processes(lambda: rank()) == rank()
+    assert from_first_process(lambda: f"said by {rank()}") == "said by 0"
+    assert any_process(rank() == 1, False) == (True, False)
 
 
 def main() -> None:
     file, *names = sys.argv[1:]
     torch.set_num_threads(1)
-    with processes():
+    with process_group():
         check_rows()
         check_statistics()
         check_failures()

@@ -21,10 +21,11 @@ from rankingmatch.data.decode import decode, read_header
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.split import read_rows
 from rankingmatch.networks import make_classifier
-from rankingmatch.runs.checkpoint import ModelCard, checksums, load_model, restore_latest, save_checkpoint, save_model
+from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import begin, work
+from rankingmatch.runs.job import start, training_records
+from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train
 
 
@@ -147,7 +148,7 @@ def run_files(place: Path) -> Target:
     """config.json, split.json, result.json, metrics.jsonl and steps.csv, as `report` and `--resume` read them."""
     run = Run(place / "run")
     settings = {"steps": 4, "batch_size": 8, "mu": 1, "network": "wrn-10-1", "evaluate_every": 2, "threads": 1}
-    list(work(begin(run, resolve("digits", "fixmatch-ra", {**settings, "measure_steps": True}))))
+    list(training_records(start(run, resolve("digits", "fixmatch-ra", {**settings, "measure_steps": True}))))
     names = ("config.json", "split.json", "result.json", "metrics.jsonl", "steps.csv")
     seeds = [(run.path / name, (run.path / name).read_bytes()) for name in names]
 
@@ -159,7 +160,7 @@ def run_files(place: Path) -> Target:
             json.dumps(config.to_json())
             if config.data.split is None:
                 read_rows(split, torch.zeros(2000, dtype=torch.int64).numpy())
-            run.refuse_other_images("")
+            run.require_same_images("")
             return run.environment(), run.skipped(), run.label_count(), run.result(), run.history(), run.step_costs()
         finally:
             path.write_bytes(before)
@@ -214,7 +215,7 @@ def make_checksums_fit(about: Path) -> None:
 def models(place: Path) -> Target:
     state = tiny_state(tiny_split(), tiny_settings())
     path = place / "model.safetensors"
-    save_model(path, state.ema, ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8, {"estimator": [1]}))
+    save_model(path, state.ema, ModelInfo("wrn-10-1", ("a", "b", "ç"), 1, 8, 8, {"estimator": [1]}))
     content = path.read_bytes()
     images = torch.zeros((2, 1, 8, 8), dtype=torch.uint8)
 

@@ -9,7 +9,8 @@ from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.methods import entry, make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.training.state import State, TrainSettings, initial_state
+from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.state import State, initial_state
 
 VIEW_SETTINGS = ViewSettings(flip=False, padding=1, cutout=2)
 VIEWS: dict[str, Policy] = view_policies(VIEW_SETTINGS)

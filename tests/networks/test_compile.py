@@ -11,13 +11,13 @@ from torch import nn
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import begin, work
+from rankingmatch.runs.job import start, training_records
 
 QUICK = {"steps": 4, "batch_size": 8, "mu": 2, "threads": 1, "evaluate_every": 4}
 
 
 def trained(path: Path, *, compiled: bool) -> dict[str, torch.Tensor]:
-    list(work(begin(Run(path), resolve("digits", "rankingmatch-bm", {**QUICK, "compile": compiled}))))
+    list(training_records(start(Run(path), resolve("digits", "rankingmatch-bm", {**QUICK, "compile": compiled}))))
     return load_file(path / "model.safetensors")
 
 

@@ -19,12 +19,13 @@ from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings, make_backbone, make_classifier
 from rankingmatch.networks.pretrained import TimmBackbone, head_parameters, input_side
-from rankingmatch.runs.checkpoint import load_model
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import begin, work
+from rankingmatch.runs.job import start, training_records
+from rankingmatch.runs.model import load_model
 from rankingmatch.training.loop import train
-from rankingmatch.training.state import State, TrainSettings, initial_state
+from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.state import State, initial_state
 
 MEAN, STD = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.3, 0.2, 0.1])
 
@@ -242,13 +243,13 @@ def test_it_trains_and_loads_through_the_command_line(tmp_path: Path) -> None:
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint_not_from_the_pretrained_weights(tmp_path: Path) -> None:
     given = {"steps": 6, "batch_size": 8, "mu": 1, "threads": 1, "network": "timm:fakenet", "pretrained": True}
-    config = resolve("digits", "fixmatch-ra", {**given, "backbone_learning_rate": 0.01})
+    plan = resolve("digits", "fixmatch-ra", {**given, "backbone_learning_rate": 0.01})
     whole, halved = Run(tmp_path / "whole"), Run(tmp_path / "halved")
-    for _ in work(begin(whole, config)):
+    for _ in training_records(start(whole, plan)):
         pass
-    next(work(begin(halved, config), stopped=lambda: True))
+    next(training_records(start(halved, plan), stopped=lambda: True))
     assert not halved.model_path.exists()
-    for _ in work(begin(halved, config)):
+    for _ in training_records(start(halved, plan)):
         pass
     assert halved.model_path.read_bytes() == whole.model_path.read_bytes()
 
@@ -268,11 +269,11 @@ def test_the_pictures_of_a_folder_are_read_at_the_size_the_network_was_made_for(
         Image.new("RGB", (70, 90)).save(tmp_path / name)
 
     def side(**given: object) -> int | None:
-        return resolve(str(tmp_path), "supervised", given).data.image_size
+        return resolve(str(tmp_path), "supervised", given).config.data.image_size
 
     assert side() == 32
     assert side(network="wrn-10-1") == 32
     assert side(network="timm:fakenet") == 12
     assert side(network="timm:fakenet@20") == 20
     assert side(network="timm:fakenet", image_size=24) == 24
-    assert resolve("digits", "supervised", {"network": "timm:fakenet"}).data.image_size is None
+    assert resolve("digits", "supervised", {"network": "timm:fakenet"}).config.data.image_size is None

@@ -8,13 +8,8 @@ import pytest
 import torch
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.checkpoint import (
-    ModelCard,
-    load_model,
-    restore_latest,
-    save_checkpoint,
-    save_model,
-)
+from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
+from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.core.errors import RunError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
@@ -22,7 +17,7 @@ from rankingmatch.training.state import State, initial_state
 from rankingmatch.training.loop import train
 from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split, tiny_state
 
-CARD = ModelCard("wrn-10-1", ("a", "b", "ç"), 1, 8, 8)
+CARD = ModelInfo("wrn-10-1", ("a", "b", "ç"), 1, 8, 8)
 
 
 def checkpointed(directory: Path, steps: int = 5) -> State:

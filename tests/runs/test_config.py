@@ -12,7 +12,7 @@ from rankingmatch.core.errors import ConfigError
 
 
 def test_given_comes_before_preset_and_preset_before_default() -> None:
-    config = resolve("digits", "rankingmatch-bm", {"padding": 3, "margin": 0.1})
+    config = resolve("digits", "rankingmatch-bm", {"padding": 3, "margin": 0.1}).config
     assert config.views.padding == 3  # given
     assert config.views.cutout == 4  # the preset of digits
     assert config.training.mu == 7  # the default
@@ -21,43 +21,43 @@ def test_given_comes_before_preset_and_preset_before_default() -> None:
 
 
 def test_a_method_may_want_a_setting_otherwise() -> None:
-    assert resolve("digits", "fixmatch-ra", {}).training.mu == 7
+    assert resolve("digits", "fixmatch-ra", {}).config.training.mu == 7
     for method in ("pseudo-label", "pi-model", "mean-teacher", "vat"):
-        assert resolve("digits", method, {}).training.mu == 1
-        assert resolve("digits", method, {"mu": 3}).training.mu == 3
+        assert resolve("digits", method, {}).config.training.mu == 1
+        assert resolve("digits", method, {"mu": 3}).config.training.mu == 3
 
 
 def test_a_method_may_want_other_settings_and_what_is_given_comes_first() -> None:
-    assert resolve("digits", "fixmatch-ra", {}).views.strong == "randaugment"
-    assert resolve("digits", "fixmatch-cta", {}).views.strong == "ctaugment"
-    assert resolve("digits", "fixmatch-cta", {"strong": "randaugment"}).views.strong == "randaugment"
-    assert resolve("digits", "rankingmatch-ct", {"strong": "ctaugment"}).views.strong == "ctaugment"
-    remixmatch = resolve("digits", "remixmatch", {})
+    assert resolve("digits", "fixmatch-ra", {}).config.views.strong == "randaugment"
+    assert resolve("digits", "fixmatch-cta", {}).config.views.strong == "ctaugment"
+    assert resolve("digits", "fixmatch-cta", {"strong": "randaugment"}).config.views.strong == "randaugment"
+    assert resolve("digits", "rankingmatch-ct", {"strong": "ctaugment"}).config.views.strong == "ctaugment"
+    remixmatch = resolve("digits", "remixmatch", {}).config
     assert (remixmatch.training.mu, remixmatch.views.strong) == (1, "ctaugment")
-    assert resolve("digits", "mixmatch", {"mu": 3}).training.mu == 3
+    assert resolve("digits", "mixmatch", {"mu": 3}).config.training.mu == 3
 
 
 def test_epochs_replace_the_presets_steps() -> None:
-    assert resolve("digits", "supervised", {"epochs": 1.0}).training.total_steps == 2048
+    assert resolve("digits", "supervised", {"epochs": 1.0}).config.training.total_steps == 2048
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"learning_rat": 0.1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
-        ({"temperature": 0.1}, "--temperature is not used by the method 'rankingmatch-bm'"),
+        ({"temperature": 0.1}, "temperature is not used by the method 'rankingmatch-bm'"),
         ({"margin": -1.0}, "margin is -1.0"),
         ({"mu": 0}, "mu is 0"),
-        ({"epochs": 1.0, "steps": 5}, "--epochs and --steps"),
+        ({"epochs": 1.0, "steps": 5}, "epochs and steps are mutually exclusive"),
     ],
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        resolve("digits", "rankingmatch-bm", given)
+        resolve("digits", "rankingmatch-bm", given).config
 
 
 def test_a_configuration_survives_json() -> None:
-    config = resolve("digits", "rankingmatch-bm+ct", {"rank_on": "features", "device": "cpu"})
+    config = resolve("digits", "rankingmatch-bm+ct", {"rank_on": "features", "device": "cpu"}).config
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
@@ -72,19 +72,19 @@ def test_a_configuration_survives_json() -> None:
     ],
 )
 def test_a_changed_configuration_file_is_refused(change: dict[str, Any]) -> None:
-    values = {**resolve("digits", "rankingmatch-bm", {}).to_json(), **change}
+    values = {**resolve("digits", "rankingmatch-bm", {}).config.to_json(), **change}
     with pytest.raises(ConfigError):
         Config.from_json(values)
 
 
 def test_where_a_run_is_carried_out_does_not_change_what_it_learns() -> None:
-    here, there = resolve("digits", "supervised", {}), resolve("digits", "supervised", {"threads": 2})
-    assert here.learns_as(there)
-    assert not here.learns_as(resolve("digits", "supervised", {"seed": 1}))
+    here, there = resolve("digits", "supervised", {}).config, resolve("digits", "supervised", {"threads": 2}).config
+    assert here.learns_like(there)
+    assert not here.learns_like(resolve("digits", "supervised", {"seed": 1}).config)
 
 
-def test_a_hyper_parameter_younger_than_the_file_has_its_default() -> None:
-    config = resolve("digits", "fixmatch-ra", {"threshold": 0.9})
+def test_a_hyperparameter_that_is_newer_than_the_file_has_its_default() -> None:
+    config = resolve("digits", "fixmatch-ra", {"threshold": 0.9}).config
     saved = config.to_json()
     del saved["hyperparameters"]["skip_unsure"]
     assert Config.from_json(saved) == config
@@ -95,4 +95,4 @@ def test_a_value_of_another_type_is_named_before_it_is_used(given: dict[str, Any
     class_folders(tmp_path / "photos")
     (name,) = given
     with pytest.raises(ConfigError, match=f"{name} is .*; it must be of type"):
-        resolve(str(tmp_path / "photos"), "supervised", given)
+        resolve(str(tmp_path / "photos"), "supervised", given).config

@@ -13,7 +13,7 @@ import torch
 
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.runs import export
-from rankingmatch.runs.checkpoint import ModelCard, save_model
+from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.cli import main
 from rankingmatch.data import benchmark
 from rankingmatch.networks import make_classifier
@@ -101,7 +101,7 @@ def test_colours_and_sides_of_their_own_length_from_a_models_own_file(
 ) -> None:
     torch.manual_seed(0)
     model = make_classifier("wrn-10-1", 3, torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.1]))
-    save_model(tmp_path / "own.safetensors", model, ModelCard("wrn-10-1", ("a", "b", "ç"), 3, 12, 9))
+    save_model(tmp_path / "own.safetensors", model, ModelInfo("wrn-10-1", ("a", "b", "ç"), 3, 12, 9))
     main(["export", str(tmp_path / "own.safetensors"), str(tmp_path / "own.onnx")])
     out = capsys.readouterr().out
     assert "images (n, 3, 12, 9) uint8 in 0…255 → probabilities (n, 3)" in out
@@ -144,7 +144,7 @@ def test_a_file_that_computes_otherwise_is_not_written(
     monkeypatch.setattr(export, "onnx_bytes", lambda *_: content)
     target = tmp_path / "model.onnx"
     target.write_bytes(b"old")
-    assert "was not written" in refused([str(run), str(target)], capsys)
+    assert "nothing was written" in refused([str(run), str(target)], capsys)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("model.onnx", b"old")]
 
 
@@ -165,7 +165,7 @@ def test_without_the_extra_the_line_to_install_it_is_said(
         (["RUN", "nowhere/model.onnx"], "there is no directory nowhere"),
         (["no-run", "model.onnx"], "no trained model yet|holds no run"),
         (["RUN", "model.onnx", "--input", "int"], "uint8"),
-        (["FILE", "model.onnx", "--best"], "--best chooses among the models of a run"),
+        (["FILE", "model.onnx", "--best"], "--best needs a run directory"),
     ],
 )
 def test_bad_arguments_get_one_line(
@@ -187,7 +187,7 @@ def test_a_network_that_cannot_be_exported_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = make_classifier("own_network:linear_network", 3, torch.tensor([0.4]), torch.tensor([0.2]))
-    save_model(tmp_path / "own", model, ModelCard("own_network:linear_network", ("a", "b", "c"), 1, 8, 8))
+    save_model(tmp_path / "own", model, ModelInfo("own_network:linear_network", ("a", "b", "c"), 1, 8, 8))
 
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("no such operator\nand much more")

@@ -14,7 +14,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from rankingmatch.runs import inspect, job
 from rankingmatch.cli import main
-from rankingmatch.runs.config import repeat_command, resolve
+from rankingmatch.runs.config import resolve
+from rankingmatch.runs.repeat import repeat_command
 from rankingmatch.core.errors import DataError
 from rankingmatch.cli.flags import setting_flags
 from rankingmatch.runs.directory import Run
@@ -108,7 +109,7 @@ def test_a_run_under_way_shows_its_best_weights(copy: Path) -> None:
         (copy / name).unlink()
     content = content_of(inspect.write_report([copy], audited=20))
     assert "not finished: 12 of 12" in content["notes"][0]["text"]
-    assert "best on validation so far" in content["runs"][0]["weights"]
+    assert "lowest validation error so far" in content["runs"][0]["weights"]
     assert content["runs"][0]["confusion"] is not None
 
 
@@ -142,7 +143,7 @@ def test_without_test_images_others_are_shown_and_named(
     content = content_of(inspect.write_report([copy], audited=30))
     part = "validation" if keep_validation else "unlabeled"
     assert content["runs"][0]["part"] == part
-    assert any(f"of {part} images" in note["text"] for note in content["notes"])
+    assert any(f"{part} images are shown instead" in note["text"] for note in content["notes"])
 
 
 def test_data_that_is_gone_leaves_the_curves(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,14 +157,14 @@ def test_data_that_is_gone_leaves_the_curves(copy: Path, monkeypatch: pytest.Mon
 
 
 def test_a_report_that_fails_does_not_spoil_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(inspect, "write_atomically", fails)
     main(["train", "digits", *QUICK, "--method", "supervised", "--out", str(tmp_path / "run")])
-    assert "warning: no report was written (disk full)" in capsys.readouterr().err
+    assert "no report was written (disk full)" in caplog.text
     assert (tmp_path / "run/result.json").exists()
 
 
@@ -186,7 +187,7 @@ def test_several_runs_are_named_by_what_tells_them_apart(finished: Path, copy: P
     ],
 )
 def test_the_command_repeats_the_run(given: dict[str, Any]) -> None:
-    config = resolve("digits", "rankingmatch-bm", given)
+    config = resolve("digits", "rankingmatch-bm", given).config
     words = repeat_command(config).split()
     assert words[:5] == ["rankingmatch", "train", "digits", "--method", "rankingmatch-bm"]
     known = {name for flag in setting_flags() for name in (*flag.opts, *flag.secondary_opts)}
@@ -198,22 +199,22 @@ def test_the_command_repeats_the_run(given: dict[str, Any]) -> None:
             assert word in known or word == "--threshold"
             value = words[place + 1] if place + 1 < len(words) else "--"
             again[word[2:].replace("-", "_")] = True if value.startswith("--") else json.loads(value)
-    assert resolve("digits", "rankingmatch-bm", again).learns_as(config)
+    assert resolve("digits", "rankingmatch-bm", again).config.learns_like(config)
 
 
 def test_the_command_keeps_to_the_folds_of_a_dataset() -> None:
-    assert "--labels" not in repeat_command(resolve("stl10", "supervised", {}))
-    assert "--labels 0" in repeat_command(resolve("stl10", "supervised", {"labels": 0}))
+    assert "--labels" not in repeat_command(resolve("stl10", "supervised", {}).config)
+    assert "--labels 0" in repeat_command(resolve("stl10", "supervised", {"labels": 0}).config)
 
 
 def test_the_command_gives_a_split_instead_of_numbers() -> None:
-    command = repeat_command(resolve("digits", "supervised", {"split": "some.json", "labels": 20, "validation": 3}))
+    command = repeat_command(resolve("digits", "supervised", {"split": "some.json", "labels": 20, "validation": 3}).config)
     assert "--labels" not in command
     assert "--validation" not in command
     assert f"--split {Path.cwd() / 'some.json'}" in command
 
 
-def test_the_report_room_needs_no_torch() -> None:
+def test_the_report_does_not_import_torch() -> None:
     import subprocess
 
     program = "import rankingmatch.report, rankingmatch.report.figures, sys; print('torch' in sys.modules)"
@@ -230,7 +231,7 @@ def test_outputs_are_those_of_the_model(finished: Path) -> None:
     model, _ = Run(finished).load_model(torch.device("cpu"))
     test = benchmark("digits").load().test
     assert test is not None
-    found = inspect.model_outputs(model, "test", test.images, test.labels, torch.device("cpu"), np.arange(len(test)))
+    found = inspect.model_outputs(model, "test", test, torch.device("cpu"), np.arange(len(test)))
     with torch.no_grad():
         wanted = model(to_tensor(test.images, torch.device("cpu")))
     np.testing.assert_allclose(found.logits, wanted.logits.numpy(), atol=1e-4)

@@ -17,7 +17,8 @@ from rankingmatch.methods import Batch, Context, Losses, Method, make_method
 from rankingmatch.networks import NetworkSettings, Output
 from rankingmatch.training.batches import Probe, make_batch, make_probes
 from rankingmatch.training.loop import learn_from_probe, train, training_step, update_ema
-from rankingmatch.training.state import TrainSettings, initial_state, make_optimizer
+from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.state import initial_state, make_optimizer
 
 
 @pytest.mark.parametrize(

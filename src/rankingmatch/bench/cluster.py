@@ -1,7 +1,7 @@
-"""A crew on a Ray cluster: runs of a grid on whatever machines it has, each with the resources it asks for.
+"""Workers on a Ray cluster: runs of a grid on any of its machines, each with the resources it needs.
 
-The machines share the file system of the run directories, and have rankingmatch installed. A run whose machine is lost
-is begun again on another, and goes on from its checkpoint.
+All machines share the file system of the run directories and have rankingmatch installed. A run whose machine is lost
+is restarted on another one from its last checkpoint.
 """
 
 import os
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankingmatch.bench.workers import GO_ON, result_of, with_threads
-from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError
-from rankingmatch.runs.config import Config
+from rankingmatch.bench.workers import RUN_AGAIN, train_to_result, with_threads
+from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, first_line, setting
+from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Result
 
 RETRIES = 3
-SECONDS_BETWEEN_NEWS = 1.0  # of a run: each is a message over the network
+SECONDS_BETWEEN_UPDATES = 1.0  # of a run: each is a message over the network
 STORE = 100 * 2**20  # bytes: only settings and results pass through it
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a run needs, and the address of the cluster; without one, a cluster is made of this machine."""
+    """The resources of a run, and the address of the cluster; without one, this machine becomes a cluster."""
 
     address: str | None = None
     cpus: int = 1
@@ -37,51 +37,51 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("--on ray needs Ray; get it with: pip install 'rankingmatch[ray]'") from error
+        raise ConfigError(f"{setting('on')} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
     return ray
 
 
 class _Board:
-    """Where workers write down how far they are, and read whether to stop."""
+    """Shared by the workers: the steps they have reached, and whether to stop."""
 
     def __init__(self) -> None:
-        self.news: list[tuple[int, int]] = []
+        self.steps: list[tuple[int, int]] = []
         self.stopping = False
 
-    def note(self, number: int, step: int) -> bool:
-        self.news.append((number, step))
+    def note(self, index: int, step: int) -> bool:
+        self.steps.append((index, step))
         return self.stopping
 
     def is_stopping(self) -> bool:
         return self.stopping
 
     def take(self) -> list[tuple[int, int]]:
-        news, self.news = self.news, []
-        return news
+        steps, self.steps = self.steps, []
+        return steps
 
     def stop(self) -> None:
         self.stopping = True
 
 
 class Cluster:
-    """A crew of Ray's workers."""
+    """Workers of a Ray cluster."""
 
     def __init__(self, ray: Any, needs: Resources) -> None:
         self._ray = ray
         self._needs = needs
-        self._board: Any = None  # made for the first run, and anew for those that come after a stop
+        self._board: Any = None  # created for the first run, and again after a stop
         self._stopped = True
 
     @property
     def at_a_time(self) -> int:
-        """How many runs the cluster has room for."""
-        there = self._ray.cluster_resources()
-        rooms = [there.get("CPU", 0) // self._needs.cpus]
-        rooms += [there.get("GPU", 0) // self._needs.gpus] if self._needs.gpus else []
-        return int(min(rooms))
+        """The number of runs that fit on the cluster at a time."""
+        available = self._ray.cluster_resources()
+        fitting = [available.get("CPU", 0) // self._needs.cpus]
+        fitting += [available.get("GPU", 0) // self._needs.gpus] if self._needs.gpus else []
+        return int(min(fitting))
 
-    def submit(self, number: int, path: Path, config: Config) -> "Future[Result]":
-        """Hand over a run; it is handed over again if its worker is lost or its directory cannot be reached."""
+    def submit(self, index: int, path: Path, plan: Plan) -> "Future[Result]":
+        """Submit a run; it is submitted again if its worker is lost or its directory cannot be reached."""
         if self._stopped:
             self._board, self._stopped = self._ray.remote(num_cpus=0)(_Board).remote(), False
         task = self._ray.remote(
@@ -89,42 +89,42 @@ class Cluster:
             num_gpus=self._needs.gpus,
             max_retries=RETRIES,
             retry_exceptions=[RunError, OSError],
-            max_calls=1 if config.execution.measure_steps else 0,
-        )(_work)
-        config = with_threads(config, self._needs.cpus)
-        answer = task.remote(self._board, number, path.absolute(), config, Path.cwd()).future()
+            max_calls=1 if plan.config.execution.measure_steps else 0,
+        )(_train)
+        plan = with_threads(plan, self._needs.cpus)
+        answer = task.remote(self._board, index, path.absolute(), plan, Path.cwd()).future()
         future: Future[Result] = Future()
         answer.add_done_callback(lambda done: self._pass_on(done, future, path))
         future.set_running_or_notify_cancel()
         return future
 
     def _pass_on(self, answer: "Future[Any]", future: "Future[Result]", path: Path) -> None:
-        """The result, or the error as it was where it happened."""
+        """Set the result, or the original error."""
         error: Any = answer.exception()
         if error is None and isinstance(answer.result(), BaseException):
             error = answer.result()
         if isinstance(error, self._ray.exceptions.RayTaskError):
             error = error.cause
         elif isinstance(error, self._ray.exceptions.RayError):
-            error = RunError(f"{path}: the run was lost {RETRIES + 1} times, for lack of memory perhaps ({error})")
+            error = RunError(f"{path}: the run was lost {RETRIES + 1} times, possibly for lack of memory ({error})")
         if error is None:
             future.set_result(answer.result())
         else:
             future.set_exception(error)
 
     def steps(self) -> list[tuple[int, int]]:
-        """What is new on the board."""
+        """The steps reached since the last call."""
         return list(self._ray.get(self._board.take.remote()))
 
     def stop(self) -> None:
-        """Ask all of them to leave."""
+        """Ask all workers to stop."""
         self._stopped = True
         self._ray.get(self._board.stop.remote())
 
 
 @contextmanager
 def connected(needs: Resources) -> Iterator[Cluster]:
-    """The cluster at an address, or one of this machine alone for the time being; one that is in use is used on."""
+    """Connect to the cluster at an address, or start one on this machine; an existing connection is reused."""
     ray = _ray()
     if ray.is_initialized():
         yield _checked(Cluster(ray, needs), ray, needs)
@@ -138,8 +138,9 @@ def connected(needs: Resources) -> Iterator[Cluster]:
             **({} if needs.address else local),
         )
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"--ray-address {needs.address}: there is no cluster ({reason})") from error
+        raise ConfigError(
+            f"{setting('ray_address')} {needs.address}: there is no cluster ({first_line(error)})"
+        ) from error
     try:
         yield _checked(Cluster(ray, needs), ray, needs)
     finally:
@@ -147,12 +148,12 @@ def connected(needs: Resources) -> Iterator[Cluster]:
 
 
 def _checked(cluster: Cluster, ray: Any, needs: Resources) -> Cluster:
-    """The cluster, if it has room for a run: Ray would wait for ever for another machine."""
+    """The cluster, if a run fits on it; otherwise Ray would wait forever for another machine."""
     if cluster.at_a_time < 1:
-        there = ray.cluster_resources()
+        available = ray.cluster_resources()
         raise ConfigError(
-            f"--cpus-per-run {needs.cpus}, --gpus-per-run {needs.gpus:g}: the cluster has not that much; it has "
-            f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs"
+            f"{setting('cpus_per_run')} {needs.cpus} and {setting('gpus_per_run')} {needs.gpus:g} are more than the "
+            f"cluster has: {available.get('CPU', 0):g} CPUs and {available.get('GPU', 0):g} GPUs"
         )
     return cluster
 
@@ -160,25 +161,25 @@ def _checked(cluster: Cluster, ray: Any, needs: Resources) -> Cluster:
 # --- in a worker --------------------------------------------------------------------------------------------
 
 
-def _work(board: Any, number: int, path: Path, config: Config, place: Path) -> "Result | BaseException":
-    """A run, begun or gone on with, in the directory from which the grid was started.
+def _train(board: Any, index: int, path: Path, plan: Plan, directory: Path) -> "Result | BaseException":
+    """Train a run, in the directory from which the grid was started.
 
-    Mistakes are given back rather than raised: they would only be made again.
+    A user's mistakes are returned rather than raised, because trying again would not help.
     """
-    ray, told, stopping = _ray(), 0.0, False
-    os.chdir(place)
-    sys.path.append(str(place))  # for methods and networks by import path
+    ray, updated, stopping = _ray(), 0.0, False
+    os.chdir(directory)
+    sys.path.append(str(directory))  # for methods and networks by import path
 
-    def stepped(step: int) -> None:
-        nonlocal told, stopping
-        if time.monotonic() - told >= SECONDS_BETWEEN_NEWS:
-            stopping, told = ray.get(board.note.remote(number, step)), time.monotonic()
+    def update(step: int) -> None:
+        nonlocal updated, stopping
+        if time.monotonic() - updated >= SECONDS_BETWEEN_UPDATES:
+            stopping, updated = ray.get(board.note.remote(index, step)), time.monotonic()
 
     if ray.get(board.is_stopping.remote()):
-        return Interrupted(GO_ON)
+        return Interrupted(RUN_AGAIN)
     try:
-        return result_of(path, config, lambda: stopping, stepped)
+        return train_to_result(path, plan, lambda: stopping, update)
     except RunError:
         raise
-    except (RankingMatchError, Interrupted) as error:
+    except RankingMatchError as error:
         return error

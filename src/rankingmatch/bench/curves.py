@@ -1,4 +1,4 @@
-"""Curves of what training costs, as in the paper's Appendix F."""
+"""Curves of the cost of training, as in the paper's Appendix F."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ UNITS = {
 }
 
 
-def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], per: str, place: Path) -> None:
-    """Write a figure for each quantity: a panel for each column, a line for each row."""
+def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], per: str, directory: Path) -> None:
+    """Write a figure for each quantity, with a panel for each column and a line for each row."""
     from matplotlib.figure import Figure
 
     for quantity, columns in curves.items():
@@ -31,4 +31,4 @@ def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], 
             axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
         for ending in ("svg", "png"):
-            figure.savefig(place / f"{name}-{quantity}.{ending}", dpi=150)
+            figure.savefig(directory / f"{name}-{quantity}.{ending}", dpi=150)

@@ -32,17 +32,17 @@ class Estimate:
 
 
 def estimate_grid(grid: list[Cell]) -> list[Estimate]:
-    """The cost of each row and column. The number of labels does not matter, so each dataset is measured once a row."""
+    """The cost of each row and column. Labels cost nothing, so each row is measured once per dataset."""
     measured: dict[tuple[str, str], tuple[float, float]] = {}
     counts: dict[tuple[str, str], list[Cell]] = {}
     for cell in grid:
-        counts.setdefault((cell.line.name, cell.column.title), []).append(cell)
+        counts.setdefault((cell.row.name, cell.column.title), []).append(cell)
     estimates = []
     for (row, column), alike in counts.items():
         config = alike[0].config
         kind = (row, config.dataset)
         if kind not in measured:
-            measured[kind] = measure(config)
+            measured[kind] = measure(alike[0].plan)
         step, evaluation = measured[kind]
         seconds = len(alike) * total_seconds(config, step, evaluation)
         estimates.append(Estimate(row, column, len(alike), config.training.last_step, step, seconds))

@@ -1,4 +1,4 @@
-"""A grid carried out: its runs one after the other, or several at a time by a crew."""
+"""Running a grid: one run after the other, or several at a time by workers."""
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -7,89 +7,105 @@ from pathlib import Path
 from typing import Protocol
 
 from rankingmatch.bench.recipe import Cell
-from rankingmatch.bench.workers import GO_ON, Crew, processes, result_of
-from rankingmatch.core.errors import ConfigError, Interrupted, RunError
+from rankingmatch.bench.workers import RUN_AGAIN, Workers, train_to_result, worker_processes
+from rankingmatch.core.errors import ConfigError, Interrupted, RunError, setting
+from rankingmatch.core.signals import stop_requests
 from rankingmatch.runs.directory import Result, Run
-from rankingmatch.runs.display import signals_noted
+from rankingmatch.runs.display import loading_progress
 from rankingmatch.runs.job import load_dataset
 
-
-class Watcher(Protocol):
-    """Something that follows a grid; runs are known by their place in it."""
-
-    def stepped(self, number: int, step: int) -> None:
-        """A run has come to this step."""
-
-    def finished(self, number: int, result: Result) -> None:
-        """A run has come to its end."""
+__all__ = ["GridDisplay", "run_grid"]
 
 
-def run_grid(grid: list[Cell], out: Path, jobs: int, watcher: Watcher, crew: Crew | None = None) -> list[Result]:
-    """The results of all runs of a grid: kept where they are there, else trained, from a checkpoint if there is one.
+class GridDisplay(Protocol):
+    """Something that shows the progress of a grid; a run is identified by its index in the grid."""
 
-    A crew takes them if there is one, else `jobs` processes. Anything that the settings or the data get wrong comes up
-    before the first run begins.
+    def update(self, index: int, step: int) -> None:
+        """Called when a run has reached a step."""
+
+    def finish(self, index: int, result: Result) -> None:
+        """Called when a run is finished."""
+
+
+def run_grid(
+    grid: list[Cell], out: Path, jobs: int, display: GridDisplay, workers: Workers | None = None
+) -> list[Result]:
+    """The results of all runs of a grid: read if they exist, otherwise trained, from a checkpoint if there is one.
+
+    The workers train them if given, otherwise `jobs` processes. Mistakes in the settings or the data are reported
+    before the first run starts.
     """
+    results = _existing_results(grid, out)
+    todo = {index: cell for index, cell in enumerate(grid) if index not in results}
+    _load_datasets(todo)
+    with stop_requests() as stopped:
+        measuring = any(cell.config.execution.measure_steps for cell in todo.values())
+        if workers is not None:
+            results |= _distribute(workers, todo, out, display, stopped)
+        elif jobs > 1 or measuring:
+            with worker_processes(jobs, fresh=measuring) as processes:
+                results |= _distribute(processes, todo, out, display, stopped)
+        else:
+            for index, cell in todo.items():
+                results[index] = train_to_result(out / cell.directory, cell.plan, stopped, _updater(display, index))
+                display.finish(index, results[index])
+    return [results[index] for index in range(len(grid))]
+
+
+def _existing_results(grid: list[Cell], out: Path) -> dict[int, Result]:
+    """The results of finished runs; raises ConfigError if a run directory has other settings than the grid."""
     results: dict[int, Result] = {}
-    for number, cell in enumerate(grid):
+    for index, cell in enumerate(grid):
         run = Run(out / cell.directory)
-        if run.exists() and not run.config().learns_as(cell.config):
-            raise ConfigError(f"{run.path} was run with other settings; choose another --out or remove it")
+        if run.exists() and not run.config().learns_like(cell.config):
+            raise ConfigError(f"{run.path} was run with other settings; delete it, or choose another {setting('out')}")
         result = run.result()
         if result is not None:
-            results[number] = result
-    todo = {number: cell for number, cell in enumerate(grid) if number not in results}
+            results[index] = result
+    return results
+
+
+def _load_datasets(todo: dict[int, Cell]) -> None:
+    """Download and decode each dataset once, not once in each process."""
     loaded = set()
-    for cell in todo.values():
-        data = cell.config.data
-        key = (cell.config.dataset, cell.config.execution.data_dir, data.image_size, data.unlabeled, data.labels_csv)
-        if key not in loaded:
-            load_dataset(cell.config)  # downloaded and decoded once, not once in each process
-            loaded.add(key)
-    with signals_noted() as stopped:
-        measuring = any(cell.config.execution.measure_steps for cell in todo.values())
-        if crew is not None:
-            results |= _handed_out(crew, todo, out, watcher, stopped)
-        elif jobs > 1 or measuring:
-            with processes(jobs, fresh=measuring) as own_crew:
-                results |= _handed_out(own_crew, todo, out, watcher, stopped)
-        else:
-            for number, cell in todo.items():
-                results[number] = result_of(out / cell.directory, cell.config, stopped, _stepped(watcher, number))
-                watcher.finished(number, results[number])
-    return [results[number] for number in range(len(grid))]
+    with loading_progress() as progress:
+        for cell in todo.values():
+            key = (cell.config.dataset, cell.config.execution.data_dir, cell.config.data.image_size)
+            if key not in loaded:
+                load_dataset(cell.plan, progress)
+                loaded.add(key)
 
 
-def _stepped(watcher: Watcher, number: int) -> Callable[[int], None]:
-    return lambda step: watcher.stepped(number, step)
+def _updater(display: GridDisplay, index: int) -> Callable[[int], None]:
+    return lambda step: display.update(index, step)
 
 
-def _handed_out(
-    crew: Crew, todo: dict[int, Cell], out: Path, watcher: Watcher, stopped: Callable[[], bool]
+def _distribute(
+    workers: Workers, todo: dict[int, Cell], out: Path, display: GridDisplay, stopped: Callable[[], bool]
 ) -> dict[int, Result]:
-    """The results of runs that a crew takes, several at a time; the first failure stops all."""
+    """The results of runs that workers train, several at a time; the first failure stops all."""
     results: dict[int, Result] = {}
     failures: list[BaseException] = []
-    futures = {crew.submit(number, out / cell.directory, cell.config): number for number, cell in todo.items()}
+    futures = {workers.submit(index, out / cell.directory, cell.plan): index for index, cell in todo.items()}
     pending = set(futures)
     while pending:
         done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-        for number, step in crew.steps():
-            watcher.stepped(number, step)
+        for index, step in workers.steps():
+            display.update(index, step)
         for future in done:
             try:
                 results[futures[future]] = future.result()
-                watcher.finished(futures[future], results[futures[future]])
+                display.finish(futures[future], results[futures[future]])
             except BaseException as error:
                 failures.append(error)
-        if stopped() or failures:  # whatever is under way writes a checkpoint and leaves
-            crew.stop()
+        if stopped() or failures:  # the running ones write a checkpoint and end
+            workers.stop()
             pending = {future for future in pending if not future.cancel()}
     for failure in failures:
         if isinstance(failure, BrokenProcessPool):
-            raise RunError("a run was killed from outside, for lack of memory perhaps; try fewer --jobs") from failure
+            raise RunError(f"a run was killed, possibly for lack of memory; try fewer {setting('jobs')}") from failure
         if not isinstance(failure, Interrupted):
             raise failure
     if len(results) < len(todo):
-        raise Interrupted(GO_ON)
+        raise Interrupted(RUN_AGAIN)
     return results

@@ -1,16 +1,16 @@
 """Recipes: grids of runs (rows × datasets × labels × folds).
 
-A recipe is a short TOML file that says only what differs from the defaults:
+A recipe is a short TOML file with everything that differs from the defaults:
 
     title = "CIFAR-10 and SVHN"
-    methods = ["supervised", "rankingmatch-bm"]     # a row of the table for each
+    methods = ["supervised", "rankingmatch-bm"]     # one row of the table each
     folds = 5
     scale = "small"                                 # optional; else "paper"
 
-    [datasets.cifar10]                              # a column for each number of labels
+    [datasets.cifar10]                              # one column for each number of labels
     labels = [250, 4000]
     epochs = 256                                    # any option, for the runs on this dataset
-    [datasets.stl10]                                # no labels: as many as the dataset comes with
+    [datasets.stl10]                                # no labels: the ones it comes with
 
     [settings]                                      # any option, for all runs
     mu = 7
@@ -20,24 +20,24 @@ A recipe is a short TOML file that says only what differs from the defaults:
     l2_normalize = false
 
     [paper]                                         # the paper's figures, column by column ("" where it has none);
-    "rankingmatch-bm" = ["6.77 ± 0.89", "", ""]     # a name that is no row is shown as cited
+    "rankingmatch-bm" = ["6.77 ± 0.89", "", ""]     # a name that is not a row is shown as cited
 
-With `measure = "epoch"` or `"batch"`, the table is about seconds and peak memory rather than errors, and `paper` has
+With `measure = "epoch"` or `"batch"`, the table shows seconds and peak memory instead of errors, and `paper` has
 two such tables, `paper.seconds` and `paper.memory`.
 """
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from rankingmatch.bench.scale import SCALES, scaled
-from rankingmatch.core.errors import ConfigError, unknown_name
-from rankingmatch.data import dataset_title
-from rankingmatch.runs.config import Config, check_rooms, resolve
+from rankingmatch.bench.scale import SCALES, Scale, scaled
+from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.data import Source, dataset_title, find_source
+from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve
 
 RECIPES = resources.files("rankingmatch.bench") / "recipes"
 ERRORS = "errors"
@@ -47,7 +47,7 @@ Figures = dict[str, tuple[str, ...]]  # row → a figure for each column, as it 
 
 @dataclass(frozen=True)
 class Column:
-    """A dataset with a number of labels; None for what the dataset comes with."""
+    """A dataset with a number of labels; None for the labels it comes with."""
 
     dataset: str
     labels: int | None
@@ -55,13 +55,13 @@ class Column:
 
     @property
     def title(self) -> str:
-        """The head of the column."""
+        """The title of the column."""
         name = dataset_title(self.dataset)
         return name if self.labels is None else f"{name}, {self.labels} labels"
 
 
 @dataclass(frozen=True)
-class Line:
+class Row:
     """A row of the table: a method with options of its own."""
 
     name: str
@@ -71,11 +71,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A grid of runs, and what a table says of them."""
+    """A grid of runs, and the table that compares them."""
 
     name: str
     title: str
-    lines: tuple[Line, ...]
+    rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     folds: int = 5
     scale: str = "paper"
@@ -88,67 +88,87 @@ class Recipe:
 class Cell:
     """One run of a grid."""
 
-    line: Line
+    row: Row
     column: Column
     fold: int
-    config: Config
+    plan: Plan
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.plan.config
 
     @property
     def title(self) -> str:
-        """Which run it is, in words."""
-        return f"{self.line.name}, {self.column.title}, fold {self.fold}"
+        """A description of the run."""
+        return f"{self.row.name}, {self.column.title}, fold {self.fold}"
 
     @property
     def directory(self) -> str:
-        """A name for the run directory that says which cell it is."""
-        words = [self.column.dataset, self.column.labels, self.line.name.replace(":", "."), self.fold]
+        """The name of the run directory, unique in the grid."""
+        words = [self.column.dataset, self.column.labels, self.row.name.replace(":", "."), self.fold]
         return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words if word is not None))
 
 
-def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: dict[str, Any]) -> list[Cell]:
-    """The runs of a grid, their settings checked before the first begins; folds are the outermost loop.
+def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mapping[str, Any]) -> list[Cell]:
+    """The runs of a grid, all checked before the first one starts; folds are the outermost loop.
 
-    `given` comes before what the recipe and the scale say.
+    `given` overrides the settings of the recipe and of the scale. Each folder is scanned once.
     """
     for name in ("labels", "seed"):
         if name in given:
-            raise ConfigError(f"{name} is said by the recipe; it cannot be set for all its runs")
+            raise ConfigError(f"{setting(name)} is determined by the recipe; it cannot be set for all its runs")
     chosen = SCALES[scale or recipe.scale]
     if folds is None:
         folds = recipe.folds if chosen.folds is None else min(recipe.folds, chosen.folds)
+    sources = {column.dataset: _source(recipe, column, given) for column in recipe.columns}
 
-    def config(line: Line, column: Column, fold: int) -> Config:
-        settings = {**recipe.settings, **column.settings, **line.settings, "seed": fold}
-        if column.labels is not None:
-            settings["labels"] = column.labels
-        check_rooms({**settings, **given})
-        settings = scaled(chosen, column.dataset, line.method, settings)
-        for length, other in (("epochs", "steps"), ("steps", "epochs")):
-            if given.get(length) is not None and given.get(other) is None:
-                settings.pop(other, None)
-        return resolve(column.dataset, line.method, {**settings, **given})
+    def plan(row: Row, column: Column, fold: int) -> Plan:
+        return _plan(_settings(recipe, row, column, fold), row.method, sources[column.dataset], chosen, given)
 
     grid = [
-        Cell(line, column, fold, config(line, column, fold))
+        Cell(row, column, fold, plan(row, column, fold))
         for fold in range(folds)
         for column in recipe.columns
-        for line in recipe.lines
+        for row in recipe.rows
     ]
     if len({cell.directory for cell in grid}) < len(grid):
-        raise ConfigError(f"recipe '{recipe.name}' has runs that cannot be told apart; name its rows otherwise")
+        raise ConfigError(f"recipe '{recipe.name}' has runs with the same name; rename its rows")
     return grid
+
+
+def _source(recipe: Recipe, column: Column, given: Mapping[str, Any]) -> Source:
+    """The dataset or folder of a column."""
+    settings = absolute_paths({**recipe.settings, **column.settings, **given})
+    return find_source(column.dataset, unlabeled=settings.get("unlabeled"), labels_csv=settings.get("labels_csv"))
+
+
+def _settings(recipe: Recipe, row: Row, column: Column, fold: int) -> dict[str, Any]:
+    """The settings of a run, at the scale of the paper."""
+    labels = {} if column.labels is None else {"labels": column.labels}
+    return {**recipe.settings, **column.settings, **row.settings, "seed": fold, **labels}
+
+
+def _plan(settings: dict[str, Any], method: str, source: Source, scale: Scale, given: Mapping[str, Any]) -> Plan:
+    """The plan of a run, with the settings of a recipe at a scale."""
+    check_settings({**settings, **given})
+    settings = scaled(scale, source, method, settings)
+    for length, other in (("epochs", "steps"), ("steps", "epochs")):
+        if given.get(length) is not None and given.get(other) is None:
+            settings.pop(other, None)
+    return resolve(source.name, method, {**settings, **given}, source)
 
 
 # --- reading ------------------------------------------------------------------------------------------------
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come along."""
+    """The names of the included recipes."""
     return sorted(Path(item.name).stem for item in RECIPES.iterdir() if item.name.endswith(".toml"))
 
 
 def read_recipe(name: str) -> Recipe:
-    """The recipe in a TOML file, or the one of that name that comes with the package."""
+    """The recipe in a TOML file, or the included one of that name."""
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
@@ -166,9 +186,9 @@ def parse_recipe(name: str, text: str) -> Recipe:
     """A recipe from its TOML text."""
     try:
         values = tomllib.loads(text)
-        lines = tuple(_lines(values.pop("methods", []), values.pop("rows", {})))
+        rows = tuple(_rows(values.pop("methods", []), values.pop("rows", {})))
         columns = tuple(_columns(values.pop("datasets", {})))
-        _expect(bool(lines), "it has no methods and no [rows]")
+        _expect(bool(rows), "it has no methods and no [rows]")
         _expect(bool(columns), "it has no [datasets]")
         _expect(isinstance(values.get("title"), str) and values["title"] != "", "title must be a text")
         _expect(type(values.get("folds", 1)) is int and values.get("folds", 1) > 0, "folds must be a number above 0")
@@ -176,8 +196,12 @@ def parse_recipe(name: str, text: str) -> Recipe:
         _expect(values.get("measure", "") in ("", "epoch", "batch"), "measure must be epoch or batch")
         _expect(isinstance(values.get("settings", {}), dict), "settings must be a table")
         paper = _figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
-        return Recipe(name=name, lines=lines, columns=columns, paper=paper, **values)
-    except (ValueError, TypeError, RecursionError) as error:  # ValueError: no TOML, or a number of thousands of digits
+        return Recipe(name=name, rows=rows, columns=columns, paper=paper, **values)
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+    ) as error:  # ValueError: not TOML, or a huge number
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
 
 
@@ -186,15 +210,15 @@ def _expect(condition: bool, otherwise: str) -> None:
         raise TypeError(otherwise)
 
 
-def _lines(methods: Any, rows: Any) -> Iterator[Line]:
+def _rows(methods: Any, rows: Any) -> Iterator[Row]:
     _expect(isinstance(methods, list), "methods must be a list of names")
     for method in methods:
         _expect(isinstance(method, str), "methods must be a list of names")
-        yield Line(method, method)
+        yield Row(method, method)
     _expect(isinstance(rows, dict), "rows must be tables")
     for name, settings in rows.items():
         _expect(isinstance(settings, dict) and isinstance(settings.get("method"), str), f"row '{name}' has no method")
-        yield Line(name, settings.pop("method"), settings)
+        yield Row(name, settings.pop("method"), settings)
 
 
 def _columns(datasets: Any) -> Iterator[Column]:

@@ -1,21 +1,21 @@
-"""Scales: the same recipe as the paper has it, or shrunk to what a laptop can do."""
+"""Scales: a recipe as in the paper, or reduced to what a laptop can compute."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rankingmatch.data import Source
 from rankingmatch.methods import entry
-from rankingmatch.runs.config import source_of
 
 PAPER_EPOCHS = 128
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is shrunk, all together: images first, for they cost the most."""
+    """What is reduced, all at once: images first, because they cost the most."""
 
     side: int | None = None  # largest side of an image
-    steps: int | None = None  # of a run that has 128 epochs in the paper
+    steps: int | None = None  # of a run with 128 epochs in the paper
     mu: int | None = None  # unlabeled images per labeled one, at most
     folds: int | None = None  # at most
     settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
@@ -30,22 +30,20 @@ SCALES: dict[str, Scale] = {
 }
 
 
-def scaled(scale: Scale, dataset: str, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def scaled(scale: Scale, source: Source, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run at this scale.
 
-    The length follows what the recipe says (256 epochs stay twice 128), and so does the part of it that is run.
+    The length stays in proportion (256 epochs stay twice 128), and so does the part of it that is run.
     """
     if scale.steps is None or scale.mu is None:
         return dict(settings)
     result = {**settings, **scale.settings}
-    chosen = source_of(dataset, settings)
-    image_size = settings.get("image_size")
-    native = image_size if chosen.is_folder and image_size else max(chosen.shape[:2])
+    native = settings.get("image_size") or max(source.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
     result["mu"] = min(scale.mu, settings.get("mu", entry(method).preset.get("mu", scale.mu)))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
-    steps = settings.get("steps", chosen.preset(image_size).get("steps"))
+    steps = settings.get("steps", source.preset(settings.get("image_size")).get("steps"))
     result["steps"] = round(scale.steps * epochs / PAPER_EPOCHS) if steps is None else min(steps, scale.steps)
     result["evaluate_every"] = max(1, result["steps"] // 4)
     if "stop_after" in settings:

@@ -1,4 +1,4 @@
-"""Tables as the paper prints them: mean ± standard deviation, the paper's figure beside ours, the best in bold."""
+"""Tables as in the paper: mean ± standard deviation, the paper's figure next to ours, the best in bold."""
 
 import csv
 import io
@@ -13,23 +13,23 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured for a row and a column: a value for each fold, epoch or batch."""
+    """The measurements for a row and a column: one value for each fold, epoch or batch."""
 
     values: tuple[float, ...] = ()
     diverged: tuple[int, ...] = ()  # the steps at which runs diverged
 
     @property
     def mean(self) -> float | None:
-        """The mean, if there is something and no run diverged."""
+        """The mean; None without values or if a run diverged."""
         return statistics.mean(self.values) if self.values and not self.diverged else None
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation, of two values or more."""
+        """The standard deviation of at least two values."""
         return statistics.stdev(self.values) if self.mean is not None and len(self.values) > 1 else None
 
     def __str__(self) -> str:
-        """Mean ± standard deviation, or, as the paper writes it, NaN-step where a run diverged."""
+        """Mean ± standard deviation, or NaN-step where a run diverged, as the paper writes it."""
         if self.mean is None:
             return ", ".join(f"NaN-{step}" for step in self.diverged) or "–"
         return f"{self.mean:.2f}" + ("" if self.deviation is None else f" ± {self.deviation:.2f}")
@@ -37,7 +37,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A name, what was measured for each column (None: nothing), and what the paper says ("": nothing)."""
+    """A name, the measurements for each column (None if there are none), and the paper's figures ("" likewise)."""
 
     name: str
     figures: tuple[Figure | None, ...]
@@ -61,7 +61,7 @@ class Table:
 
     @property
     def has_paper(self) -> bool:
-        """Whether the paper has a figure for any of it."""
+        """Whether the paper has any figure."""
         return any(figure for row in self.rows for figure in row.paper)
 
 
@@ -72,9 +72,8 @@ def print_table(table: Table, console: Console) -> None:
     shown = RichTable(box=SIMPLE_HEAD)
     shown.add_column("", overflow="fold")
     for name in table.head:
-        shown.add_column(
-            name.replace(", ", "\n"), justify="right", overflow="fold"
-        )  # narrow is ugly, but nothing is cut
+        # In a narrow terminal, folding shows all of it.
+        shown.add_column(name.replace(", ", "\n"), justify="right", overflow="fold")
     for row in table.rows:
         texts = []
         for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
@@ -136,7 +135,7 @@ CSV_HEAD = ("table", "quantity", "row", "column", "mean", "deviation", "values",
 
 
 def csv_rows(tables: list[Table]) -> str:
-    """All tables as one list: a line for each row and column."""
+    """All tables as one CSV file, with a line for each row and column."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_HEAD)

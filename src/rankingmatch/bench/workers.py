@@ -1,4 +1,4 @@
-"""Who carries out the runs of a grid: a crew takes a run and gives its result, in processes here or elsewhere."""
+"""Workers train the runs of a grid and return their results, in processes on this machine or elsewhere."""
 
 import contextlib
 import multiprocessing
@@ -12,98 +12,108 @@ from typing import Any, Protocol
 
 import torch
 
-from rankingmatch.core.errors import DivergedError, Interrupted, RunError
-from rankingmatch.runs.config import Config
+from rankingmatch.core.errors import DivergedError, Interrupted, RunError, setting
+from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Result, Run
-from rankingmatch.runs.job import begin, work
+from rankingmatch.runs.job import start, training_records
 
-GO_ON = "stopped; to go on: run the same command again"
+__all__ = ["Workers", "train_to_result", "worker_processes"]
+
+RUN_AGAIN = "stopped; run the same command again to resume"
 
 
-class Crew(Protocol):
-    """Workers who take runs, several at a time; a run is known by its number."""
+class Workers(Protocol):
+    """Something that trains runs, several at a time; a run is identified by its index in the grid."""
 
-    def submit(self, number: int, path: Path, config: Config) -> "Future[Result]":
-        """Hand over a run; what it comes to is there later: a result, or what went wrong."""
+    @property
+    def at_a_time(self) -> int:
+        """The number of runs trained at a time."""
+
+    def submit(self, index: int, path: Path, plan: Plan) -> "Future[Result]":
+        """Submit a run; the future has its result or its error."""
 
     def steps(self) -> list[tuple[int, int]]:
-        """Which runs have come to which step since this was last asked."""
+        """The (index, step) of each run that has made progress since the last call."""
 
     def stop(self) -> None:
-        """Whatever is under way writes a checkpoint and leaves."""
+        """Ask all running runs to write a checkpoint and end."""
 
 
-def result_of(path: Path, config: Config, stopped: Callable[[], bool], stepped: Callable[[int], None]) -> Result:
-    """Train a run to its end, here and now; Interrupted if it is stopped before."""
+def train_to_result(path: Path, plan: Plan, stopped: Callable[[], bool], update: Callable[[int], None]) -> Result:
+    """Train a run to its end in this process; raises Interrupted if it is stopped earlier."""
     run = Run(path)
-    # A run that diverges says so in its result, as the paper's ablation has it.
+    # A run that diverges records it in its result, as in the paper's ablation.
     with contextlib.suppress(DivergedError):
         try:
-            for record in work(begin(run, config), stopped):
-                stepped(record.step)
+            for record in training_records(start(run, plan), stopped):
+                update(record.step)
         except torch.OutOfMemoryError as error:
-            raise RunError(f"{path}: out of memory; fewer --jobs, or a smaller --scale") from error
+            raise RunError(
+                f"{path}: out of memory; lower {setting('jobs')}, or use a smaller {setting('scale')}"
+            ) from error
     result = run.result()
     if result is None:
-        raise Interrupted(GO_ON)
+        raise Interrupted(RUN_AGAIN)
     return result
 
 
-def with_threads(config: Config, threads: int) -> Config:
-    """The same run on this many threads, unless it says how many it wants."""
-    execution = config.execution
-    return replace(config, execution=replace(execution, threads=execution.threads or threads))
+def with_threads(plan: Plan, threads: int) -> Plan:
+    """The same run with this many threads, unless its settings have a number."""
+    execution = plan.config.execution
+    config = replace(plan.config, execution=replace(execution, threads=execution.threads or threads))
+    return replace(plan, config=config)
 
 
 # --- processes on this machine ------------------------------------------------------------------------------
 
-_here: dict[str, Any] = {}  # in a worker: the queue for its steps, the event that stops it, and its parent
+_worker: dict[str, Any] = {}  # in a worker process: the queue for its steps, the event that stops it, and its parent
 
 
-class Processes:
-    """A crew of processes on this machine."""
+class WorkerProcesses:
+    """Worker processes on this machine."""
 
     def __init__(self, pool: ProcessPoolExecutor, jobs: int, queue: Any, stopping: Any) -> None:
         self._pool = pool
+        self.at_a_time = jobs
         self._threads = max(1, (os.cpu_count() or 1) // jobs)
         self._queue = queue
         self._stopping = stopping
 
-    def submit(self, number: int, path: Path, config: Config) -> "Future[Result]":
-        """Hand over a run."""
-        return self._pool.submit(_work, number, path, with_threads(config, self._threads))
+    def submit(self, index: int, path: Path, plan: Plan) -> "Future[Result]":
+        """Submit a run."""
+        return self._pool.submit(_train, index, path, with_threads(plan, self._threads))
 
     def steps(self) -> list[tuple[int, int]]:
-        """What has come through the queue."""
-        news = []
+        """What has arrived in the queue."""
+        steps = []
         while not self._queue.empty():
-            news.append(self._queue.get())
-        return news
+            steps.append(self._queue.get())
+        return steps
 
     def stop(self) -> None:
-        """Ask all of them to leave."""
+        """Set the event that all workers watch."""
         self._stopping.set()
 
 
 @contextlib.contextmanager
-def processes(jobs: int, *, fresh: bool) -> Iterator[Processes]:
-    """So many workers; where memory is measured, each run in a fresh process, with nothing left from another."""
+def worker_processes(jobs: int, *, fresh: bool) -> Iterator[WorkerProcesses]:
+    """Start worker processes; with `fresh`, each run has a new process, so that its memory can be measured."""
     context = multiprocessing.get_context("spawn")
     queue, stopping = context.Queue(), context.Event()
     arguments = (queue, stopping, os.getpid())
-    with ProcessPoolExecutor(jobs, context, _enter, arguments, max_tasks_per_child=1 if fresh else None) as pool:
-        yield Processes(pool, jobs, queue, stopping)
+    with ProcessPoolExecutor(jobs, context, _initialize, arguments, max_tasks_per_child=1 if fresh else None) as pool:
+        yield WorkerProcesses(pool, jobs, queue, stopping)
 
 
-def _enter(queue: Any, stopping: Any, parent: int) -> None:
-    """A worker leaves signals to its parent, who tells it when to stop."""
+def _initialize(queue: Any, stopping: Any, parent: int) -> None:
+    """Ignore signals in a worker: its parent handles them, and tells it when to stop."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    _here.update(queue=queue, stopping=stopping, parent=parent)
+    _worker.update(queue=queue, stopping=stopping, parent=parent)
 
 
-def _work(number: int, path: Path, config: Config) -> Result:
+def _train(index: int, path: Path, plan: Plan) -> Result:
     def stopped() -> bool:
-        return bool(_here["stopping"].is_set()) or os.getppid() != _here["parent"]
+        return bool(_worker["stopping"].is_set()) or os.getppid() != _worker["parent"]
 
-    return result_of(path, config, stopped, lambda step: _here["queue"].put((number, step)))
+    return train_to_result(path, plan, stopped, lambda step: _worker["queue"].put((index, step)))

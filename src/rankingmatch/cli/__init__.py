@@ -1,7 +1,8 @@
-"""The command line. It knows names, files and words; torch is imported only where a command computes."""
+"""The command line. It imports torch only where a command computes."""
 
 import json
 import logging
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from rankingmatch import __version__
 from rankingmatch.cli.grids import bench
-from rankingmatch.cli.options import json_option
+from rankingmatch.cli.options import best_option, device_option, json_option
 from rankingmatch.cli.predicting import predict
 from rankingmatch.cli.training import train
 from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, unknown_name
@@ -21,10 +22,10 @@ INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """A group whose help needs no torch, and which suggests the nearest command."""
+    """A group whose help does not import torch, and which suggests the nearest command."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command; `train` gets its flags from the declared options, and so is made on demand."""
+        """The command; the flags of `train` are the declared options, collected on demand."""
         if cmd_name == "train":
             from rankingmatch.cli.flags import SettingsCommand
 
@@ -39,12 +40,12 @@ class LazyGroup(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands with their first sentences."""
+        """Write the commands with their summaries."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in self.commands.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does, but an unknown command is answered with the nearest name."""
+        """Resolve a command as click does, but suggest the nearest name for an unknown one."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.commands)
         return super().resolve_command(ctx, args)
@@ -64,22 +65,23 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-@click.command(short_help="Measure a trained RUN on its test images, or on others.")
+@click.command(short_help="Evaluate a trained RUN on its test images, or on others.")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("data", required=False)
-@click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
-@click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
+@best_option
+@device_option
 @json_option
 def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
-    """Measure a trained RUN on its test images, or on those of DATA, a name or a folder."""
+    """Evaluate a trained RUN on its test images, or on those of DATA, a dataset or a folder."""
+    from rankingmatch.cli.describe import print_evaluation
     from rankingmatch.runs.directory import Run
-    from rankingmatch.runs.evaluate import evaluate_run, evaluation_table
+    from rankingmatch.runs.evaluate import evaluate_run
 
     report = evaluate_run(Run(run), data, best=best, device=device)
     if as_json:
         click.echo(json.dumps(report))
     else:
-        evaluation_table(report)
+        print_evaluation(report)
 
 
 @click.command()
@@ -90,30 +92,30 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
     "values",
     type=click.Choice(["uint8", "float"]),
     default="uint8",
-    help="What the file takes: uint8 in 0…255, or float32 in 0…1. [uint8]",
+    help="Input of the model: uint8 in 0…255, or float32 in 0…1. [uint8]",
 )
-@click.option("--logits", is_flag=True, help="Give logits instead of probabilities.")
-@click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
+@click.option("--logits", is_flag=True, help="Return logits instead of probabilities.")
+@best_option
 @json_option
 def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json: bool) -> None:
-    """Write the model of a trained RUN into an ONNX FILE.
+    """Export the model of a trained RUN to an ONNX FILE.
 
-    Normalisation and softmax are inside; it takes any number of images at a time. It is compared with PyTorch in ONNX
-    Runtime before it is written. RUN may also be a model's safetensors file.
+    It includes normalization and softmax, and takes batches of any size. Before it is written, its outputs in ONNX
+    Runtime are compared with PyTorch. RUN may also be the safetensors file of a model.
     """
     from rankingmatch.runs.export import export_run
 
     exported = export_run(run, file, values=values, logits=logits, best=best)
-    click.echo(json.dumps(exported.to_json()) if as_json else exported.words())
+    click.echo(json.dumps(exported.to_json()) if as_json else str(exported))
 
 
-@click.command(short_help="Show one RUN, or several side by side, in the browser.")
+@click.command(short_help="Write a report page of one RUN, or of several side by side.")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN…")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the page goes. [RUN/report.html; of several runs, report.html]",
+    help="Output file. [RUN/report.html; for several runs, report.html]",
 )
 @click.option(
     "--figures", type=click.Path(path_type=Path), metavar="DIR", help="Also write each figure as PNG and SVG."
@@ -123,14 +125,14 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     "audited",
     type=click.IntRange(min=1),
     default=10_000,
-    help="How many unlabeled images at most are looked at. [10000]",
+    help="Number of unlabeled images to look at, at most. [10000]",
 )
-@click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
+@device_option
 @json_option
 def report(
     runs: tuple[Path, ...], out: Path | None, figures: Path | None, audited: int, device: str | None, as_json: bool
 ) -> None:
-    """Show one RUN, or several side by side, on a page that opens in any browser without a network."""
+    """Write a report page of one RUN, or of several side by side, that opens in any browser, also offline."""
     from rankingmatch.runs.inspect import write_report
 
     page = write_report(runs, out, figures=figures, device=device, audited=audited)
@@ -143,7 +145,7 @@ def report(
 @click.command()
 @json_option
 def methods(as_json: bool) -> None:
-    """List the methods, with the paper's comparison of them."""
+    """List the methods, with the paper's comparison."""
     from rankingmatch.cli.listing import method_rows, print_rows
 
     print_rows(method_rows(), as_json)
@@ -158,12 +160,12 @@ def datasets(as_json: bool) -> None:
     print_rows(dataset_rows(), as_json)
 
 
-for _command in (train, evaluate, predict, export, report, methods, datasets, bench):  # as `--help` lists them
+for _command in (train, evaluate, predict, export, report, methods, datasets, bench):  # in the order of `--help`
     cli.add_command(_command)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point: a user's mistake is one line on stderr and exit code 2, never a traceback."""
+    """The entry point: a user's mistake gives one line on stderr and exit code 2, not a traceback."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
@@ -183,7 +185,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _message(error: Exception) -> str:
-    """What to print of an error, with options spelled as flags."""
-    if isinstance(error, RankingMatchError):
-        return error.spelled(flag)
-    return error.format_message() if isinstance(error, click.ClickException) else str(error)
+    """The text of an error, with options spelled as flags and the command that resumes the run."""
+    if not isinstance(error, RankingMatchError):
+        return error.format_message() if isinstance(error, click.ClickException) else str(error)
+    text = error.spelled(lambda name: "DATA" if name == "data" else flag(name))
+    path = getattr(error, "resumable", None)
+    return text if path is None else f"{text}; to resume: rankingmatch train --resume --out {shlex.quote(str(path))}"

@@ -1,12 +1,13 @@
-"""Declared options as flags of the command line."""
+"""Declared options as command-line flags."""
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import click
 
-from rankingmatch.core.options import Option, options_of
+from rankingmatch.core.options import Option, flag, options_of
 from rankingmatch.methods import METHODS, hyperparameters_of
 from rankingmatch.runs.config import SECTIONS
 
@@ -20,7 +21,7 @@ TITLES = {
 
 
 class Flag(click.Option):
-    """A click option that remembers under which title the help shows it."""
+    """A click option with the title under which the help shows it."""
 
     def __init__(self, option: Option, title: str, methods: Mapping[str, Option] | None = None) -> None:
         self.title = title
@@ -39,28 +40,33 @@ def _help(option: Option, methods: Mapping[str, Option]) -> str:
         others: dict[str, list[str]] = {}
         for name, theirs in methods.items():
             if theirs.default != option.default:
-                others.setdefault(_word(theirs.default), []).append(name)
+                others.setdefault(_text(theirs.default), []).append(name)
         special = (f"{value} for {', '.join(_short(names))}" for value, names in others.items())
-        facts.append(", ".join([f"default {_word(option.default)}", *special]))
+        facts.append(", ".join([f"default {_text(option.default)}", *special]))
     if option.interval:
         facts.append(f"in {option.interval}")
     if methods:
         facts.append(f"for {', '.join(_short(methods))}")
-    return option.help + (f" [{'; '.join(facts)}]" if facts else "")
+    return _spelled(option.help) + (f" [{'; '.join(facts)}]" if facts else "")
 
 
-def _word(value: Any) -> str:
+def _spelled(help: str) -> str:
+    """A help text in which {option} is a flag."""
+    return re.sub(r"\{(\w+)\}", lambda name: flag(name[1]), help)
+
+
+def _text(value: Any) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def setting_flags() -> list[Flag]:
-    """The flags of all rooms."""
+    """The flags of all settings."""
     return [Flag(option, TITLES[name]) for name, settings in SECTIONS.items() for option in options_of(settings)]
 
 
 def method_flags(extra: str | None = None) -> list[Flag]:
-    """The hyper-parameters of all methods, and of one more found by import path, each name once."""
-    names = [*([extra] if extra and ":" in extra else []), *METHODS]  # its own words come before another's
+    """The hyperparameters of all methods, and of one more by import path, each name once."""
+    names = [*([extra] if extra and ":" in extra else []), *METHODS]  # its own help comes first
     used: dict[str, dict[str, Option]] = {}
     for name in names:
         for option in hyperparameters_of(name):
@@ -69,7 +75,7 @@ def method_flags(extra: str | None = None) -> list[Flag]:
 
 
 def _short(names: Iterable[str]) -> list[str]:
-    """Names with a common first part gathered: rankingmatch-bm, rankingmatch-ct → rankingmatch-bm/ct."""
+    """Names grouped by their first part: rankingmatch-bm, rankingmatch-ct → rankingmatch-bm/ct."""
     families: dict[str, list[str]] = {}
     for name in names:
         family, _, variant = name.partition("-")
@@ -78,15 +84,15 @@ def _short(names: Iterable[str]) -> list[str]:
 
 
 class SettingsCommand(click.Command):
-    """A command that takes every declared option; they are looked up only when it runs or shows its help."""
+    """A command with every declared option; they are collected only when it runs or shows its help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Note which method is asked for: one found by import path brings flags of its own."""
-        for word, following in pairwise([*args, ""]):
-            if word == "--method":
+        """Find the method: one given by import path adds flags of its own."""
+        for argument, following in pairwise([*args, ""]):
+            if argument == "--method":
                 ctx.meta["method"] = following
-            elif word.startswith("--method="):
-                ctx.meta["method"] = word.partition("=")[2]
+            elif argument.startswith("--method="):
+                ctx.meta["method"] = argument.partition("=")[2]
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -96,7 +102,7 @@ class SettingsCommand(click.Command):
         return [*super().get_params(ctx), *ctx.meta["flags"]]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options under the titles of the rooms that declare them."""
+        """Write the options under the titles of their sections."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)
@@ -105,8 +111,3 @@ class SettingsCommand(click.Command):
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
-
-
-def given_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """The declared options that were given on the command line."""
-    return {name: value for name, value in values.items() if value is not None}

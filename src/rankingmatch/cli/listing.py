@@ -12,7 +12,7 @@ from rankingmatch.methods import METHODS, hyperparameters_of
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """The paper's comparison of methods (Table 6), for those that are here."""
+    """The paper's comparison of methods (Table 6), for all methods."""
     return [
         {
             "method": name,
@@ -20,27 +20,27 @@ def method_rows() -> list[dict[str, Any]]:
             "pseudo-label": entry.post_processing,
             "ranking loss": entry.ranking_loss,
             "note": ", ".join(filter(None, [entry.note, entry.reference])),
-            "hyper-parameters": {option.name: option.default for option in hyperparameters_of(name)},
+            "hyperparameters": {option.name: option.default for option in hyperparameters_of(name)},
         }
         for name, entry in METHODS.items()
     ]
 
 
 def dataset_rows() -> list[dict[str, Any]]:
-    """The datasets known by name and the settings they bring."""
+    """The datasets known by name, and their settings."""
     return [
-        {"dataset": name, "what it is": benchmark.description, "settings": benchmark.preset()}
+        {"dataset": name, "description": benchmark.description, "settings": benchmark.preset()}
         for name, benchmark in BENCHMARKS.items()
     ]
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """A JSON object per row, or a table."""
+    """Print a JSON object per row, or a table."""
     if as_json:
         print("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
         return
-    # Hyper-parameters have a place of their own: `rankingmatch train --help`.
-    first, *columns = (name for name in rows[0] if name != "hyper-parameters")
+    # `rankingmatch train --help` shows the hyperparameters.
+    first, *columns = (name for name in rows[0] if name != "hyperparameters")
     table = Table(Column(first, no_wrap=True), *columns, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(row[first], *(_cell(row[name]) for name in columns))

@@ -1,78 +1,71 @@
-"""`rankingmatch predict`: images in, a table out."""
+"""`rankingmatch predict`: labels for images."""
 
 import contextlib
 import io
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 
-from rankingmatch.cli.options import json_option
+from rankingmatch.cli.options import best_option, device_option, json_option
 from rankingmatch.core.errors import ConfigError
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("images", nargs=-1, required=True)
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where the table goes. [standard output]")
-@click.option("--probabilities", is_flag=True, help="The probabilities of all classes, too.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Output file. [standard output]")
+@click.option("--probabilities", is_flag=True, help="Also write the probabilities of all classes.")
 @click.option("--sort-into", type=click.Path(path_type=Path), metavar="DIR", help="Copy images into class folders.")
 @click.option("--link", is_flag=True, help="With --sort-into: link images instead of copying them.")
-@click.option("--null", is_flag=True, help="Names on standard input end with a zero byte: find … -print0.")
-@click.option("--best", is_flag=True, help="The weights best on validation instead of the last ones.")
-@click.option("--device", metavar="STR", help="Where to compute; by default as the run did.")
+@click.option("--null", is_flag=True, help="Names on standard input end with a null byte, as of find … -print0.")
+@best_option
+@device_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Show no progress and no summary.")
-def predict(
-    run: Path,
-    images: tuple[str, ...],
-    out: Path | None,
-    probabilities: bool,
-    sort_into: Path | None,
-    link: bool,
-    null: bool,
-    best: bool,
-    device: str | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Say what IMAGES show: a CSV table of file, label and confidence.
+def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Path | None, **options: Any) -> None:
+    """Predict labels for IMAGES: a CSV table of file, label and confidence.
 
-    IMAGES are files and folders; - reads names from standard input. Files that are no images are left out and listed.
+    IMAGES are files and folders; - reads names from standard input. Files that are not images are skipped and listed.
     """
-    from rankingmatch.runs import predict as words
+    from rankingmatch.runs import predict as prediction
     from rankingmatch.runs.directory import Run
-    from rankingmatch.runs.display import watched
+    from rankingmatch.runs.display import prediction_progress
 
-    if link and sort_into is None:
-        raise ConfigError("--link goes with --sort-into DIR")
-    chosen = Run(run)
-    execution = chosen.config().execution
-    place = replace(execution, device=device or execution.device).torch_device()
-    model, card = chosen.load_model(place, best=best)
-    files = words.image_files(images, words.names_in(sys.stdin.buffer, b"\0" if null else b"\n"))
-    write = words.json_writer if as_json else words.csv_writer
+    if options["link"] and sort_into is None:
+        raise ConfigError("--link needs --sort-into DIR")
+    device = Run(run).config().device(options["device"])
+    model, info = Run(run).load_model(device, best=options["best"])
+    names = prediction.read_names(sys.stdin.buffer, b"\0" if options["null"] else b"\n")
+    make_writer = prediction.json_writer if options["as_json"] else prediction.csv_writer
     with contextlib.ExitStack() as stack:
-        table = stack.enter_context(_text(out))
-        writers = [write(table, card.classes, probabilities=probabilities)]
+        table = stack.enter_context(_open_text(out))
+        writers = [make_writer(table, info.classes, probabilities=options["probabilities"])]
         if sort_into is not None:
-            writers.append(stack.enter_context(words.sorting_into(sort_into, card.classes, link=link)))
-        predicted = words.predictions(model, card, files, place)
-        if not quiet and (out is not None or not sys.stdout.isatty()):  # a bar between the rows would spoil them
-            predicted = watched(predicted, lambda: None if "-" in images else sum(1 for _ in words.image_files(images)))
-        count, bad = words.write_predictions(predicted, writers)
-    if out is not None and not as_json and not quiet:
+            writers.append(stack.enter_context(prediction.folder_writer(sort_into, info.classes, link=options["link"])))
+        batches = prediction.predict_files(model, info, prediction.image_files(images, names), device)
+        # On a terminal, a progress bar would mix with the rows.
+        if not options["quiet"] and (out is not None or not sys.stdout.isatty()):
+            batches = prediction_progress(batches, lambda: _count(images))
+        count, skipped = prediction.write_predictions(batches, writers)
+    if out is not None and not options["as_json"] and not options["quiet"]:
         click.echo(f"{count:,} images → {out}{'' if sort_into is None else f' and {sort_into}'}", err=True)
-    if bad and not quiet:
-        click.echo(f"{len(bad):,} files are left out: {words.skipped_words(bad)}", err=True)
+    if skipped and not options["quiet"]:
+        click.echo(f"{len(skipped):,} files were skipped: {prediction.describe_skipped(skipped)}", err=True)
+
+
+def _count(images: tuple[str, ...]) -> int | None:
+    """The number of images; None if their names come from standard input."""
+    from rankingmatch.runs.predict import image_files
+
+    return None if "-" in images else sum(1 for _ in image_files(images))
 
 
 @contextlib.contextmanager
-def _text(path: Path | None) -> Iterator[IO[str]]:
-    """A file that appears when it is whole, or standard output; names that are no text pass as the bytes they are."""
+def _open_text(path: Path | None) -> Iterator[IO[str]]:
+    """A file that appears when it is complete, or standard output; names that are not text are written as bytes."""
     from rankingmatch.core.atomic import opened_atomically
 
     if path is not None and not path.parent.is_dir():

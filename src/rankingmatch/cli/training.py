@@ -1,7 +1,5 @@
-"""`rankingmatch train`: what is asked for is found or refused, then carried out, shown and summed up."""
+"""`rankingmatch train`: find what to train, train it, and show the result."""
 
-import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,27 +7,27 @@ import click
 from click.shell_completion import CompletionItem
 
 from rankingmatch.cli.options import json_option
-from rankingmatch.core.errors import ConfigError, DivergedError, RankingMatchError
+from rankingmatch.core.errors import ConfigError, DivergedError
 
 if TYPE_CHECKING:
-    from rankingmatch.runs.config import Config
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.job import Job
 
-LONG = 1200  # seconds: whoever meets this for the first time should not have to wait for that
-FIRST_LOOK = 16  # pixels, enough to see whether it works at all
+LONG = 1200  # seconds: too long for somebody who tries it for the first time
+PREVIEW_SIDE = 16  # pixels: enough to see whether it works at all
 
 
-def _complete_data(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _complete_data(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from rankingmatch.data import BENCHMARKS
 
-    return [CompletionItem(begun, type="dir"), *(CompletionItem(name) for name in BENCHMARKS if name.startswith(begun))]
+    names = (CompletionItem(name) for name in BENCHMARKS if name.startswith(incomplete))
+    return [CompletionItem(incomplete, type="dir"), *names]
 
 
-def _complete_method(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from rankingmatch.methods import METHODS
 
-    return [CompletionItem(name) for name in METHODS if name.startswith(begun)]
+    return [CompletionItem(name) for name in METHODS if name.startswith(incomplete)]
 
 
 @click.command(short_help="Train on a folder of images, or on a dataset by its name.")
@@ -38,7 +36,7 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, begun: str)
     "--method",
     metavar="NAME",
     shell_complete=_complete_method,
-    help="See `rankingmatch methods`; or package.module:Class. [rankingmatch-bm]",
+    help="A name from `rankingmatch methods`, or package.module:Class. [rankingmatch-bm]",
 )
 @click.option(
     "--out",
@@ -46,141 +44,84 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, begun: str)
     metavar="RUN",
     help="Run directory. [runs/DATA-LABELS-METHOD-SEED]",
 )
-@click.option("--resume", is_flag=True, help="Go on where RUN stopped; start it if it is not there.")
+@click.option("--resume", is_flag=True, help="Continue RUN from its last checkpoint; start it if it does not exist.")
 @json_option
-@click.option("--quiet", is_flag=True, help="Show no progress and no summary; with --json, the result only.")
-@click.option("--report/--no-report", "reporting", default=True, help="Write RUN/report.html at the end. [on]")
+@click.option("--quiet", is_flag=True, help="Show no progress and no summary; with --json, only the result.")
+@click.option("--report/--no-report", default=True, help="Write RUN/report.html at the end. [on]")
 def train(
     data: str | None,
     method: str | None,
     out: Path | None,
     resume: bool,
-    reporting: bool,
     as_json: bool,
     quiet: bool,
+    report: bool,
     **settings: Any,
 ) -> None:
-    """Train on DATA, a name from `rankingmatch datasets` or a folder of images, into a run directory.
+    """Train on DATA, a name from `rankingmatch datasets` or a folder of images.
 
-    A dataset brings defaults of its own, which `rankingmatch datasets` shows, and a folder's follow from what is in it;
-    flags come before them.
+    The model, its history and a report are saved in a run directory. A dataset has its own defaults (see `rankingmatch
+    datasets`), and those of a folder depend on its images; flags override them.
     """
-    from rankingmatch.cli.flags import given_settings
-    from rankingmatch.core.distributed import from_first, is_first, processes, restarted
+    from rankingmatch.core.distributed import from_first_process, is_first, process_group
+    from rankingmatch.runs.train import Request, prepare
 
-    with processes():
-        given, resume = given_settings(settings), resume or restarted()
-        run, config = from_first(lambda: _locate(data, method, out, resume, given))
-        finished = from_first(lambda: run.result() is not None)
+    if data is None and not (resume and out):
+        example = "train --resume --out runs/mine" if resume else "train digits"
+        missing = "--out with the run directory" if resume else "a dataset's name or a folder of images"
+        raise ConfigError(f"give {missing}, for example: rankingmatch {example}")
+    given = {name: value for name, value in settings.items() if value is not None}
+    with process_group():
+        run, plan = prepare(Request(data, method, out, resume, given))
+        if from_first_process(lambda: run.result() is None):
+            _train(run, plan, report, as_json, quiet or not is_first())
         if is_first():
-            if not finished:
-                _carry_out(run, config, reporting, as_json, quiet)
             _print_result(run, as_json, quiet)
-        elif not finished:
-            _carry_out(run, config, reporting=False, as_json=False, quiet=True)
 
 
-def _carry_out(run: "Run", config: "Config", reporting: bool, as_json: bool, quiet: bool) -> None:
-    from rankingmatch.runs.display import display_for, follow, introduce
-    from rankingmatch.runs.job import begin
+def _train(run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool) -> None:
+    from rankingmatch.cli.describe import describe_plan
+    from rankingmatch.runs.display import choose_display, loading_progress
+    from rankingmatch.runs.train import train_run
 
-    if not (as_json or quiet):
-        introduce(config)
-    display = display_for(json_lines=as_json, quiet=quiet)
-    try:
-        job = begin(run, config)
-        if not (as_json or quiet):
-            _announce_time(job)
-        follow(job, display, f"rankingmatch train --resume --out {run.path}")
-    finally:
-        if reporting and run.result() is not None:
-            _report_on(run)
+    silent = as_json or quiet
+    if not silent and (text := describe_plan(plan)):
+        click.echo(text, err=True)
+    with loading_progress(quiet=silent) as progress:
+        train_run(
+            run,
+            plan,
+            choose_display(json_lines=as_json, quiet=quiet),
+            report=report,
+            progress=progress,
+            before=(lambda job: None) if silent else _print_estimate,
+        )
 
 
-def _announce_time(job: "Job") -> None:
-    """Say beforehand how long a new run will take."""
+def _print_estimate(job: "Job") -> None:
+    """Print how long a new run will take."""
     from rankingmatch.runs.display import duration
     from rankingmatch.runs.estimate import estimate_run
 
-    seconds = None if job.state.step else estimate_run(job.config)
+    seconds = None if job.state.step else estimate_run(job.plan)
     if seconds is not None:
-        large = min(job.split.images.shape[1:3]) > FIRST_LOOK
-        hint = (
-            f"; for a first look, --image-size {FIRST_LOOK} is many times faster, if less exact"
-            if large and seconds > LONG
-            else ""
+        large = min(job.split.images.shape[1:3]) > PREVIEW_SIDE
+        hint = f"; for a quick, less accurate preview, use --image-size {PREVIEW_SIDE}"
+        click.echo(
+            f"estimated time: {duration(seconds)}, from a few trial steps{hint if large and seconds > LONG else ''}",
+            err=True,
         )
-        click.echo(f"time: about {duration(seconds)} here, by a few trial steps{hint}", err=True)
-
-
-def _locate(
-    data: str | None, method: str | None, out: Path | None, resume: bool, given: dict[str, Any]
-) -> "tuple[Run, Config]":
-    """The run to work in and its configuration; nothing is written yet."""
-    from rankingmatch.runs.config import resolve
-    from rankingmatch.runs.directory import Run
-
-    if resume and out is not None and (Run(out).exists() or data is None):
-        return Run(out), _resumed(Run(out).config(), {"dataset": data, "method": method, **given})
-    if data is None and resume:
-        raise ConfigError("which run? give it with --out, such as: rankingmatch train --resume --out runs/mine")
-    if data is None:
-        raise ConfigError(
-            "which data? give a folder of images or a name from `rankingmatch datasets`, such as: "
-            "rankingmatch train digits"
-        )
-    if given.get("split") is not None and (twice := [name for name in ("labels", "validation") if name in given]):
-        raise ConfigError(f"--split says which images are labeled and which validate; leave --{twice[0]} out")
-    config = resolve(data, method or "rankingmatch-bm", given)
-    if out is None:
-        labels, name = config.data.labels or "all", Path(data).resolve().name
-        out = Path("runs") / f"{name}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
-        if resume and Run(out).exists():
-            return _locate(data, method, out, resume, given)
-    Run(out).refuse_if_taken()
-    return Run(out), config
-
-
-def _resumed(config: "Config", given: dict[str, Any]) -> "Config":
-    """The configuration of a run that goes on: only where and how it is carried out may be given anew."""
-    from rankingmatch.data import absolute_paths
-    from rankingmatch.runs.config import section_options
-
-    saved = config.to_json()
-    dataset, given = absolute_paths(given["dataset"] or config.dataset, given, section_options())
-    given["dataset"] = dataset
-    execution = {name: given.pop(name) for name in saved["execution"] if name in given}
-    flat = {key: value for part in saved.values() if isinstance(part, dict) for key, value in part.items()}
-    flat |= {"dataset": saved["dataset"], "method": saved["method"]}
-    for name, value in given.items():
-        if value is not None and flat.get(name) != value:
-            raise ConfigError(
-                f"--resume keeps the run's settings: {name} is {flat.get(name)}, not {value}; leave the flag out, "
-                "or start another run with --out"
-            )
-    config = replace(config, execution=replace(config.execution, **execution))
-    config.check()
-    return config
-
-
-def _report_on(run: "Run") -> None:
-    """Write the page of a run that has just ended; that it cannot be written must not spoil the run."""
-    from rankingmatch.runs.inspect import write_report
-
-    try:
-        write_report([run.path])
-    except (RankingMatchError, OSError) as error:
-        click.echo(f"warning: no report was written ({error})", err=True)
 
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
-    from rankingmatch.runs.display import result_lines
+    from rankingmatch.cli.describe import describe_result
+    from rankingmatch.runs.display import print_event
 
     result = run.result()
     assert result is not None
     if result.diverged_at is not None:
         raise DivergedError(result.diverged_at, str(result.diverged_part))
     if as_json:
-        click.echo(json.dumps({"event": "result", "run": str(run.path), **asdict(result)}))
+        print_event("result", {"run": str(run.path), **result.to_json()})
     elif not quiet:
-        click.echo(result_lines(result, run))
+        click.echo(describe_result(result, run))

@@ -1,4 +1,4 @@
-"""Writing files so that a crash, a full disk or another process never leaves half of one."""
+"""Writing files so that a crash, a full disk or another process never leaves one half-written."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from typing import IO, Any
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that at any instant there is either the old one or the new one, whole."""
+    """Write a file so that at any time either the old or the new one exists, complete."""
     with opened_atomically(path) as file:
         file.write(content)
 
 
 @contextmanager
 def opened_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """A file to be written piece by piece, which takes its place when the block is left without an error."""
+    """A file to write piece by piece; it appears under its name when the block ends without an error."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:

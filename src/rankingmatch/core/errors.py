@@ -7,6 +7,7 @@ and an interface that spells options another way (`--learning-rate`) uses `Ranki
 import difflib
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 __all__ = [
     "ConfigError",
@@ -63,7 +64,11 @@ class InputError(DataError, ValueError):
 
 
 class RunError(RankingMatchError):
-    """A run directory that cannot be read or written."""
+    """A run directory that cannot be read or written; `resumable` is the directory if the run can be resumed."""
+
+    def __init__(self, message: str, *, resumable: Path | None = None) -> None:
+        super().__init__(message)
+        self.resumable = resumable
 
 
 class LostProcessError(RankingMatchError):
@@ -87,7 +92,11 @@ class DivergedError(RankingMatchError):
 
 
 class Interrupted(RankingMatchError):  # noqa: N818
-    """Training was stopped by a signal; everything is saved, and the run can be resumed."""
+    """Training was stopped by a signal; everything is saved. `resumable` is the directory of the run."""
+
+    def __init__(self, message: str = "stopped", *, resumable: Path | None = None) -> None:
+        super().__init__(message)
+        self.resumable = resumable
 
 
 def first_line(error: BaseException) -> str:

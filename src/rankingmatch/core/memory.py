@@ -1,4 +1,4 @@
-"""Peak memory: of the accelerator where there is one, else of this process."""
+"""Peak memory: of the accelerator if there is one, otherwise of this process."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ _PROCESS = Path("/proc/self")
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Begin to look for the peak anew; where the system cannot do that, the peak is the one since the start."""
+    """Restart the measurement of the peak; where the system cannot, the peak since the process started is kept."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:

@@ -1,6 +1,6 @@
 """Randomness as a function of (seed, step, purpose): no generator carries state from step to step.
 
-Whatever is drawn for a step is drawn for the whole batch, on the CPU, from a generator made for that step.
+Everything random in a step is drawn for the whole batch, on the CPU, from a generator created for that step.
 So a resumed run, another device, or a batch divided over processes sees the same draws.
 """
 

@@ -1,59 +1,57 @@
-"""Everything needed to repeat a run, gathered from the rooms that declare it."""
+"""The configuration of a run: everything needed to repeat it, collected from the modules that declare it."""
 
 import dataclasses
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rankingmatch.augment import ViewSettings
-from rankingmatch.networks import input_side
-from rankingmatch.data import DataSettings, Source, absolute_paths, find_source, is_benchmark
-from rankingmatch.core.distributed import own_device
-from rankingmatch.core.errors import ConfigError, DataError, unknown_name
+from rankingmatch.core.devices import find_device
+from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.formats import FORMATS
+from rankingmatch.core.options import Kind, Option, check, option, options_of, validate
+from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
-from rankingmatch.networks import NetworkSettings
-from rankingmatch.core.options import Option, check, option, options_of, validate
-from rankingmatch.training.state import TrainSettings
+from rankingmatch.networks import NetworkSettings, input_side
+from rankingmatch.training.settings import TrainSettings
+
+__all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "plan_of", "resolve"]
 
 
 @dataclass(frozen=True)
 class ExecutionSettings:
-    """Where and how a run is carried out: it does not change what is learned, but for the last bits of a number."""
+    """Where and how a run is computed, and what it writes: this changes no result except for rounding."""
 
     data_dir: str | None = option(
         None,
-        "Where the dataset's files are, or are downloaded to; else $RANKINGMATCH_DATA or the user's cache.",
+        "Directory of the dataset's files, or where they are downloaded to; $RANKINGMATCH_DATA or the user's cache "
+        "directory by default.",
+        kind="run",
         path=True,
     )
-    device: str = option("auto", "cpu, cuda, cuda:1, mps …; by default the accelerator if there is one.")
-    threads: int | None = option(None, "CPU threads; by default torch's choice.", interval="[1, 4096]")
-    checkpoint_seconds: float = option(60.0, "Seconds between checkpoints.", interval="[0, inf)")
-    checkpoint_steps: int | None = option(
-        None, "Steps between checkpoints, besides --checkpoint-seconds.", interval="[1, inf)"
+    device: str = option(
+        "auto", "Device: cpu, cuda, cuda:1, mps…; by default the accelerator if there is one.", kind="execution"
     )
-    compile: bool = option(False, "Let torch.compile translate the network; needs a C++ compiler, or a GPU.")
-    measure_steps: bool = option(False, "Write the seconds and the peak memory of every step into steps.csv.")
-    licence: str | None = option(None, "Under which licence the model may be used, for its card, such as CC-BY-4.0.")
-    tensorboard: bool = option(False, "Also write what is logged for TensorBoard, into RUN/tensorboard.")
+    threads: int | None = option(
+        None, "CPU threads; PyTorch's choice by default.", interval="[1, 4096]", kind="execution"
+    )
+    checkpoint_seconds: float = option(60.0, "Seconds between checkpoints.", interval="[0, inf)", kind="run")
+    checkpoint_steps: int | None = option(
+        None, "Steps between checkpoints, in addition to {checkpoint_seconds}.", interval="[1, inf)", kind="run"
+    )
+    compile: bool = option(False, "Compile the network with torch.compile; needs a C++ compiler or a GPU.", kind="run")
+    measure_steps: bool = option(
+        False, "Record the seconds and the peak memory of every step in steps.csv.", kind="run"
+    )
+    license: str | None = option(None, "License of the model for its model card, such as CC-BY-4.0.", kind="run")
+    tensorboard: bool = option(False, "Also write TensorBoard event files to RUN/tensorboard.", kind="run")
 
     def data_path(self) -> Path | None:
-        """The directory of the dataset's files, if it is said."""
+        """The directory of the dataset's files, if it is given."""
         return None if self.data_dir is None else Path(self.data_dir)
-
-    def torch_device(self) -> torch.device:
-        """The device to compute on."""
-        if self.device == "auto":
-            return own_device(torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu"))
-        try:
-            device = torch.device(self.device)
-            torch.ones(1, device=device).item()
-        except (RuntimeError, AssertionError, NotImplementedError) as error:
-            raise ConfigError(f"--device {self.device} cannot be used here: {str(error).splitlines()[0]}") from error
-        return own_device(device)
 
 
 SECTIONS: dict[str, type] = {
@@ -63,11 +61,12 @@ SECTIONS: dict[str, type] = {
     "training": TrainSettings,
     "execution": ExecutionSettings,
 }
+RENAMED = {"licence": "license"}  # options of earlier versions
 
 
 @dataclass(frozen=True)
 class Config:
-    """A run: the dataset, the method, and the settings of each room."""
+    """The dataset, the method, and the settings of each section."""
 
     dataset: str
     method: str
@@ -78,34 +77,38 @@ class Config:
     training: TrainSettings
     execution: ExecutionSettings
 
-    @property
-    def source(self) -> Source:
-        """The dataset or folder."""
-        return find_source(self.dataset, unlabeled=self.data.unlabeled, labels_csv=self.data.labels_csv)
-
     def to_json(self) -> dict[str, Any]:
-        """Plain values, nested by room."""
-        return dataclasses.asdict(self)
+        """Plain values, nested by section, with the format number."""
+        return {"format": FORMATS["config"], **dataclasses.asdict(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Config":
-        """The inverse of `to_json`; ConfigError if something is missing, unknown or not allowed."""
+        """The inverse of `to_json`; raises ConfigError if something is missing, unknown or not allowed."""
         try:
-            sections = {name: settings(**values[name]) for name, settings in SECTIONS.items()}
+            sections = {name: settings(**_renamed(values[name])) for name, settings in SECTIONS.items()}
             names = {name: values[name] for name in ("dataset", "method")}
             if not all(isinstance(name, str) for name in names.values()):
-                raise TypeError("dataset and method are names")
-            # An option that is younger than the file has its default, as in the sections.
+                raise TypeError("dataset and method must be names")
+            # An option that is newer than the file has its default, as in the sections.
             hyperparameters = {**_defaults(names["method"]), **values["hyperparameters"]}
             config = cls(**names, hyperparameters=hyperparameters, **sections)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"it is no configuration of this version: {error}") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"not a configuration of this version: {error}") from error
         config.check()
         return config
 
-    def learns_as(self, other: "Config") -> bool:
-        """Whether two configurations learn the same; where and how they are carried out may differ."""
-        return dataclasses.replace(self, execution=other.execution) == other
+    def settings(self) -> dict[str, Any]:
+        """Every setting and hyperparameter by name, on one level."""
+        sections = (dataclasses.asdict(getattr(self, name)) for name in SECTIONS)
+        return {**{name: value for section in sections for name, value in section.items()}, **self.hyperparameters}
+
+    def learns_like(self, other: "Config") -> bool:
+        """Whether two configurations give the same result; where and how they are computed may differ."""
+        return replace(self, execution=other.execution) == other
+
+    def device(self, override: str | None = None) -> torch.device:
+        """The device to compute on: the given one, or the one of the settings."""
+        return find_device(override or self.execution.device)
 
     def check(self) -> None:
         """Raise ConfigError for the first value that is not allowed."""
@@ -114,25 +117,47 @@ class Config:
         make_method(self.method, self.hyperparameters)
 
 
-def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
-    """The configuration for these names and options: what is given, then what the method and the dataset want otherwise
-    than the defaults, then these.
+@dataclass(frozen=True)
+class Plan:
+    """A configuration and where its images come from, found once and handed on."""
 
-    `given` has option names of any room and hyper-parameters of the method, all on one level.
+    config: Config
+    source: Source
+
+
+def plan_of(config: Config) -> Plan:
+    """The plan for the configuration of an existing run."""
+    return Plan(config, find_source(config.dataset, **_places(config.settings())))
+
+
+def resolve(dataset: str, method: str, given: Mapping[str, Any], source: Source | None = None) -> Plan:
+    """The plan for a dataset or folder, a method, and options.
+
+    Parameters
+    ----------
+    dataset
+        The name of a dataset, or the path of a folder.
+    method
+        The name of a method, or its import path.
+    given
+        Options of any section and hyperparameters of the method, all on one level. They override the presets of the
+        method, which override those of the dataset, which override the defaults.
+    source
+        The dataset or folder, if it has been found already.
     """
-    if given.get("epochs") is not None and given.get("steps") is not None:
-        raise ConfigError("--epochs and --steps say the same thing twice; give one of them")
-    check_rooms(given)
-    dataset, given = absolute_paths(dataset, given, section_options())
-    given = _sized_for_network(dataset, given)
-    values = {**_preset(dataset, given), **entry(method).preset, **given}
+    require_exclusive(given, "epochs", "steps")
+    check_settings(given)
+    given = absolute_paths(given)
+    source = source or find_source(dataset, **_places(given))
+    given = _sized_for_network(source, given)
+    values = {**source.preset(given.get("image_size")), **entry(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
-    return assemble(dataset, method, values)
+    return Plan(assemble(source.name, method, values), source)
 
 
 def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
-    """The configuration with these values, each for the room or the method that declares it, all checked."""
+    """The configuration with these values, each for the section or method that declares it, all checked."""
     values = dict(values)
     sections = {}
     for name, settings in SECTIONS.items():
@@ -140,10 +165,10 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
         sections[name] = settings(**{key: values.pop(key) for key in names if key in values})
         validate(sections[name])
     defaults = _defaults(method)
-    clashes = sorted(set(defaults) & room_option_names())
+    clashes = sorted(set(defaults) & set(setting_options()))
     if clashes:
         raise ConfigError(
-            f"the method '{method}' has a hyper-parameter '{clashes[0]}', which is a setting already; rename it"
+            f"the method '{method}' has a hyperparameter '{clashes[0]}', which is already a setting; rename it"
         )
     for name in values:
         if name not in defaults and name not in all_option_names():
@@ -152,75 +177,58 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
     return Config(dataset, method, {**defaults, **values}, **sections)
 
 
+def require_exclusive(given: Mapping[str, Any], *names: str) -> None:
+    """Raise ConfigError if more than one of these options is given."""
+    found = [setting(name) for name in names if given.get(name) is not None]
+    if len(found) > 1:
+        raise ConfigError(f"{' and '.join(found)} are mutually exclusive; give one of them")
+
+
+def check_settings(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for the first setting that is not allowed, before a folder is read because of it."""
+    known = setting_options()
+    for name, value in given.items():
+        if name in known:
+            check(known[name], value)
+
+
+def absolute_paths(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with absolute paths, valid from any directory."""
+    paths = {name for name, one in setting_options().items() if one.path and given.get(name) is not None}
+    return {name: str(Path(value).resolve()) if name in paths else value for name, value in given.items()}
+
+
+def setting_options() -> dict[str, Option]:
+    """Every option that is not a method's, by name."""
+    return {option.name: option for settings in SECTIONS.values() for option in options_of(settings)}
+
+
+def options_of_kind(*kinds: Kind) -> list[str]:
+    """The names of the settings of these kinds."""
+    return [name for name, one in setting_options().items() if one.kind in kinds]
+
+
+def all_option_names() -> set[str]:
+    """Every setting, and every hyperparameter of every method in the table."""
+    return {*setting_options(), *(option.name for name in METHODS for option in hyperparameters_of(name))}
+
+
 def _defaults(method: str) -> dict[str, Any]:
     return {option.name: option.default for option in hyperparameters_of(method)}
 
 
-def repeat_command(config: Config) -> str:
-    """What to type to learn the same again: the names, and every option that is not as it is by default."""
-    places = {name: getattr(config.data, name) for name in ("unlabeled", "labels_csv", "image_size")}
-    said = {name: value for name, value in places.items() if value is not None}
-    try:
-        usual = resolve(config.dataset, config.method, said)
-    except (ConfigError, DataError):  # the folder is gone, or has changed: what would follow from it is not known
-        usual = assemble(config.dataset, config.method, entry(config.method).preset)
-    given: dict[str, Any] = {**said, "seed": config.training.seed}
-    if (config.data.labels, usual.data.labels) != (None, None):  # without, those that a dataset comes with: its folds
-        given["labels"] = config.data.labels or 0
-    for name in SECTIONS:
-        if name != "execution":
-            mine, theirs = dataclasses.asdict(getattr(config, name)), dataclasses.asdict(getattr(usual, name))
-            given |= {key: value for key, value in mine.items() if value != theirs[key] and value is not None}
-    defaults = usual.hyperparameters
-    given |= {key: value for key, value in config.hyperparameters.items() if value != defaults.get(key)}
-    if config.data.split is not None:  # which says all about them
-        given = {key: value for key, value in given.items() if key not in ("labels", "validation")}
-    words = ["rankingmatch", "train", config.dataset, "--method", config.method]
-    for key, value in given.items():
-        flag = "--" + key.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            words += [flag, str(value)]
-    return shlex.join(words)
+def _renamed(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {RENAMED.get(name, name): value for name, value in section.items()}
 
 
-def source_of(dataset: str, given: Mapping[str, Any]) -> Source:
-    """The dataset or folder of a name, with what the settings say of it."""
-    return find_source(dataset, unlabeled=given.get("unlabeled"), labels_csv=given.get("labels_csv"))
+def _places(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The paths that say where a folder's images and labels are."""
+    return {name: settings.get(name) for name, one in setting_options().items() if one.kind == "source" and one.path}
 
 
-def _sized_for_network(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the side that a given network was made for, if the files of a folder may be read at any."""
-    if given.get("image_size") is not None or "network" not in given or is_benchmark(dataset):
+def _sized_for_network(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the image size a given network was made for, where a folder's images can have any size."""
+    if given.get("image_size") is not None or "network" not in given or not source.is_folder:
         return dict(given)
     side = input_side(given["network"])
     return dict(given) if side is None else {**given, "image_size": side}
-
-
-def _preset(dataset: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A dataset's settings; the lengths in pixels follow the size of the images."""
-    return source_of(dataset, given).preset(given.get("image_size"))
-
-
-def check_rooms(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for the first setting of a room that is not allowed: before a folder is read by it."""
-    for settings in SECTIONS.values():
-        for one in options_of(settings):
-            if one.name in given:
-                check(one, given[one.name])
-
-
-def section_options() -> list[Option]:
-    """Every option that is not a method's."""
-    return [option for settings in SECTIONS.values() for option in options_of(settings)]
-
-
-def room_option_names() -> set[str]:
-    """Every option that is not a method's."""
-    return {option.name for settings in SECTIONS.values() for option in options_of(settings)}
-
-
-def all_option_names() -> set[str]:
-    """Every option of every room and of every method in the table."""
-    return room_option_names() | {option.name for name in METHODS for option in hyperparameters_of(name)}

@@ -1,119 +1,103 @@
-"""What a person, or a program, sees while a run goes on."""
+"""What a person or a program sees while a run is trained."""
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Protocol
 
 import rich.live
-import torch
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from rankingmatch.runs.config import Config
-from rankingmatch.data import BENCHMARKS, first_few
+from rankingmatch.core.distributed import world_size
+from rankingmatch.core.formats import FORMATS
 from rankingmatch.data import Progress as LoadingProgress
-from rankingmatch.core.distributed import count
-from rankingmatch.core.errors import Interrupted, RunError
-from rankingmatch.runs.job import Job, work
-from rankingmatch.runs.predict import Predicted
+from rankingmatch.data import no_progress
+from rankingmatch.runs.directory import record_to_json
+from rankingmatch.runs.job import Display, Job
+from rankingmatch.runs.predict import Predictions
 from rankingmatch.training.records import Metrics, Record
-from rankingmatch.runs.directory import Result, Run, flat
+
+__all__ = ["JsonLines", "LiveDisplay", "LogLines", "Silent", "choose_display"]
 
 SECONDS_BETWEEN_LINES = 30.0
 
 
-class Display(Protocol):
-    """Something that follows a run."""
-
-    def start(self, job: Job) -> None:
-        """Before the first step."""
-
-    def update(self, record: Record) -> None:
-        """After each step."""
-
-    def close(self) -> None:
-        """After the last step, or when training stops for another reason."""
-
-
-def display_for(*, json_lines: bool = False, quiet: bool = False) -> Display:
-    """The display that suits where the output goes."""
+def choose_display(*, json_lines: bool = False, quiet: bool = False) -> Display:
+    """The display for where the output goes: nowhere, to a program, to a terminal, or to a log."""
     if quiet:
         return Silent()
     if json_lines:
         return JsonLines()
-    return Live() if Console(stderr=True).is_terminal else Lines()
+    return LiveDisplay() if Console(stderr=True).is_terminal else LogLines()
 
 
 class Silent:
     """Shows nothing."""
 
     def start(self, job: Job) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def update(self, record: Record) -> None:
-        """Nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Show nothing."""
 
 
 class JsonLines(Silent):
-    """One JSON object per evaluation, on standard output."""
+    """Prints one JSON object per evaluation to standard output."""
 
     def update(self, record: Record) -> None:
-        """A line like those of metrics.jsonl."""
+        """Print an evaluation, with the keys of metrics.jsonl."""
         if record.evaluation:
-            print(json.dumps({"event": "evaluation", **flat(record)}), flush=True)
+            print_event("evaluation", record_to_json(record))
 
 
-class Lines(Silent):
-    """A plain line per evaluation, and now and then between them, for logs."""
+class LogLines(Silent):
+    """Prints a line per evaluation, and at least every 30 seconds, to standard error."""
 
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
     def start(self, job: Job) -> None:
-        """What is about to happen."""
-        self.say(headline(job))
+        """Print what is about to be trained."""
+        self.print(headline(job))
 
-    def say(self, words: str) -> None:
-        """A line, at once."""
-        print(words, file=sys.stderr, flush=True)
-        self._said = time.monotonic()
+    def print(self, line: str) -> None:
+        """Print a line immediately."""
+        print(line, file=sys.stderr, flush=True)
+        self._printed = time.monotonic()
 
     def update(self, record: Record) -> None:
-        """Step, losses, pseudo-labels, errors, speed, time left."""
-        due = record.evaluation or time.monotonic() - self._said >= SECONDS_BETWEEN_LINES
+        """Print step, losses, pseudo-labels, errors, speed and remaining time, if a line is due."""
+        due = record.evaluation or time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES
         if not (due and record.metrics):
             return
         losses = " ".join(f"{name} {value:.3f}" for name, value in record.metrics.losses.items())
-        left = record.seconds / record.step * (record.steps - record.step)
-        words = [
+        remaining = record.seconds / record.step * (record.steps - record.step)
+        parts = [
             f"step {record.step}/{record.steps}",
             losses,
-            *pseudo_label_words(record.metrics),
-            *error_words(record),
+            *describe_pseudo_labels(record.metrics),
+            *describe_errors(record),
             f"{record.metrics.images_per_second:,.0f} images/s",
-            f"{left:.0f} s left",
+            f"{remaining:.0f} s left",
         ]
-        self.say(" | ".join(words))
+        self.print(" | ".join(parts))
 
 
-class Live:
-    """A bar and a line of numbers that change in place, for a terminal."""
+class LiveDisplay:
+    """A progress bar and a line of numbers that are updated in place, for a terminal."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._live: rich.live.Live | None = None
 
     def start(self, job: Job) -> None:
-        """What is about to happen, and an empty bar."""
+        """Print what is about to be trained, and an empty bar."""
         self._console.print(headline(job), highlight=False)
         self._errors: list[str] = []
         self._bar = Progress(
@@ -129,32 +113,48 @@ class Live:
         self._live.start()
 
     def update(self, record: Record) -> None:
-        """Move the bar; say how it goes when there are new numbers."""
+        """Move the bar, and show new numbers if there are any."""
         self._bar.update(self._task, completed=record.step)
-        self._errors = error_words(record) or self._errors
+        self._errors = describe_errors(record) or self._errors
         if record.metrics:
-            words = [
+            parts = [
                 f"loss {record.metrics.losses['total']:.3f}",
-                *pseudo_label_words(record.metrics),
+                *describe_pseudo_labels(record.metrics),
                 *self._errors,
                 f"{record.metrics.images_per_second:,.0f} images/s",
             ]
             assert self._live is not None
-            self._live.update(Group(self._bar, Text("  ".join(words))))
+            self._live.update(Group(self._bar, Text("  ".join(parts))))
 
     def close(self) -> None:
-        """Leave the last state on the screen."""
+        """Leave the last numbers on the screen."""
         if self._live is not None:
             self._live.stop()
 
 
-def watched(predicted: Iterable[Predicted], count: Callable[[], int | None]) -> Iterator[Predicted]:
-    """Predictions as they pass, behind a bar on standard error if that is a terminal; how many there will be is asked
-    only then.
-    """
+@contextmanager
+def loading_progress(*, quiet: bool = False) -> Iterator[LoadingProgress]:
+    """Show progress bars for downloading and reading images, if standard error is a terminal."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield no_progress
+        return
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(task: str, done: int, total: int | None) -> None:
+            if task not in tasks:
+                tasks[task] = bars.add_task(task, total=total)
+            bars.update(tasks[task], completed=done, total=total)
+
+        yield show
+
+
+def prediction_progress(batches: Iterable[Predictions], total: Callable[[], int | None]) -> Iterator[Predictions]:
+    """Pass predictions on, with a progress bar if standard error is a terminal; `total` is called only then."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield from predicted
+        yield from batches
         return
     columns = (
         BarColumn(bar_width=None),
@@ -163,91 +163,24 @@ def watched(predicted: Iterable[Predicted], count: Callable[[], int | None]) -> 
         TimeRemainingColumn(compact=True),
     )
     with Progress(*columns, TextColumn("left"), console=console, transient=True) as bar:
-        task = bar.add_task("", total=count())
-        for some_files in predicted:
-            yield some_files
-            bar.advance(task, len(some_files.files) + len(some_files.bad))
+        task = bar.add_task("", total=total())
+        for batch in batches:
+            yield batch
+            bar.advance(task, len(batch.files) + len(batch.skipped))
 
 
-@contextmanager
-def loading_progress() -> Iterator[LoadingProgress]:
-    """A bar for each file that is downloaded or folder that is read, on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    columns = (*Progress.get_default_columns(), TextColumn("{task.completed:,.0f} of {task.fields[of]}"))
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(task: str, done: int, total: int | None) -> None:
-            if task not in tasks:
-                tasks[task] = bars.add_task(task, total=total, of="?" if total is None else f"{total:,}")
-            bars.update(tasks[task], completed=done)
-
-        yield report
-
-
-@contextmanager
-def signals_noted() -> Iterator[Callable[[], bool]]:
-    """SIGINT and SIGTERM only leave a note; the function that is given says whether one has come."""
-    signals: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for number, handler in handlers.items():
-            if handler is not signal.SIG_IGN:  # nohup and the like asked not to be disturbed
-                signal.signal(number, lambda received, _: signals.append(received))
-        yield lambda: bool(signals)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def follow(job: Job, display: Display, how_to_go_on: str) -> None:
-    """Train a job to its end before a display.
-
-    SIGINT and SIGTERM are answered after the step under way, with a checkpoint and Interrupted.
-    """
-    try:
-        with signals_noted() as stopped:
-            display.start(job)
-            for record in work(job, stopped=stopped):
-                display.update(record)
-    except torch.OutOfMemoryError as error:
-        raise RunError("the device is out of memory; lower --batch-size or --mu, or use a smaller --network") from error
-    finally:
-        display.close()
-    if job.stopped:
-        raise Interrupted(f"stopped; to go on: {how_to_go_on}")
-
-
-def introduce(config: Config) -> None:
-    """Say what a folder holds and which settings follow from it; a dataset known by name needs no introduction."""
-    if config.dataset in BENCHMARKS:
-        if Path(config.dataset).is_dir():
-            print(f"{config.dataset}: the dataset, not the folder, which is ./{config.dataset}", file=sys.stderr)
-        return
-    found = config.source
-    values = {key: value for part in config.to_json().values() if isinstance(part, dict) for key, value in part.items()}
-    words = [f"--{name.replace('_', '-')} {values[name]}" for name in found.preset() if name != "flip"]
-    words.append("--flip" if values["flip"] else "--no-flip")
-    lines = [f"{config.dataset}: {found.description}", f"settings: {' '.join(words)}"]
-    if config.data.labels:
-        lines.insert(1, f"--labels {config.data.labels}: so many keep their labels, those of the others are hidden")
-    if not found.evaluated and config.data.validation == 0:
-        lines.append(
-            "no validation or test images, and too few labels to hold some out: only losses and pseudo-labels will "
-            "show how it goes"
-        )
-    elif config.data.validation:
-        lines.append(f"no validation images: {config.data.validation:,} of the labeled ones are held out")
-    print("\n".join(lines), file=sys.stderr, flush=True)
+def print_event(event: str, values: dict[str, object]) -> None:
+    """Print a JSON object for programs."""
+    print(json.dumps({"event": event, "format": FORMATS["metrics"], **values}), flush=True)
 
 
 def headline(job: Job) -> str:
-    """What is about to be trained, on what, and where it goes."""
+    """What is about to be trained, on which data, and where the results go."""
     config, split = job.config, job.split
     height, width, channels = split.images.shape[1:]
     validation = 0 if split.validation is None else len(split.validation)
     test = 0 if split.test is None else len(split.test)
-    settings, processes = config.training, count()
+    settings, processes = config.training, world_size()
     unlabeled = (
         f" + {settings.batch_size * settings.mu} unlabeled" if job.state.objective.method.unlabeled_views else ""
     )
@@ -263,7 +196,7 @@ def headline(job: Job) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """1:02:03, or 2:03; a dash where it is not known."""
+    """1:02:03, or 2:03; a dash if it is not known."""
     if seconds is None:
         return "–"
     minutes, rest = divmod(round(seconds), 60)
@@ -271,43 +204,17 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def pseudo_label_words(metrics: Metrics) -> list[str]:
-    """The share of confident pseudo-labels, and how many of them are right."""
+def describe_pseudo_labels(metrics: Metrics) -> list[str]:
+    """The share of confident pseudo-labels, and how many of them are correct."""
     if metrics.confident is None:
         return []
-    words = [f"confident {metrics.confident:.0%}"]
-    return words if metrics.purity is None else [*words, f"pure {metrics.purity:.1%}"]
+    parts = [f"confident {metrics.confident:.0%}"]
+    return parts if metrics.purity is None else [*parts, f"correct {metrics.purity:.1%}"]
 
 
-def error_words(record: Record) -> list[str]:
+def describe_errors(record: Record) -> list[str]:
     """The errors of an evaluation."""
     if record.evaluation is None:
         return []
     errors = {"val": record.evaluation.validation_error, "test": record.evaluation.test_error}
     return [f"{name} error {error:.2f} %" for name, error in errors.items() if error is not None]
-
-
-def result_lines(result: Result, run: Run) -> str:
-    """The end of a run in words, and what to do next."""
-    minutes, seconds = divmod(round(result.seconds), 60)
-    skipped = run.skipped()
-    words = first_few([f"{file} {reason}" for file, reason in skipped])
-    left_out = f"files left out: {words}; all of them are in {run.path / 'split.json'}\n" if skipped else ""
-    page = f"page:  {run.report_path}, to be opened in a browser\n" if run.report_path.exists() else ""
-    next_steps = [
-        *([] if result.test_error is None else [f"evaluate {run.path}    # error by class, what is taken for what"]),
-        f"predict {run.path} IMAGES --out predictions.csv",
-        f"export {run.path} model.onnx",
-    ]
-    errors = [
-        f"{name} error {error:.2f} %"
-        for name, error in (("test", result.test_error), ("validation", result.val_error))
-        if error is not None
-    ]
-    return (
-        f"{', '.join(errors) or 'trained'} with {result.labels} labels, "
-        f"{result.steps:,} steps in {minutes}:{seconds:02d}\n"
-        f"model: {run.model_path}\n"
-        f"{page}{left_out}"
-        "next:  " + "\n       ".join(f"rankingmatch {step}" for step in next_steps)
-    )

@@ -6,71 +6,72 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from rankingmatch.runs.config import Config
+from rankingmatch.runs.config import Config, Plan
 from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
-from rankingmatch.core.distributed import count
+from rankingmatch.core.distributed import world_size
 from rankingmatch.core.errors import DivergedError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import outputs
 from rankingmatch.training.state import State, initial_state
 from rankingmatch.training.loop import train
 
-ENOUGH_SECONDS = 2.0  # of measuring
+ENOUGH_SECONDS = 2.0  # spent on measuring
 MOST_STEPS = 6
 EVALUATED_AT_ONCE = 512
-SHORT_RUN = 100  # steps: a shorter run is over before it is estimated
-SLOW_STEP = 10.0  # seconds: such a step is not measured whole, but from a sixteenth of its batch
+SHORT_RUN = 100  # steps: a shorter run needs no estimate
+SLOW_STEP = 10.0  # seconds: a slower step is measured with a sixteenth of its batch only
 
 
-def estimate_run(config: Config) -> float | None:
-    """The seconds that training will take here, without reading the images.
+def estimate_run(plan: Plan) -> float | None:
+    """The seconds that training will take on this machine, without reading the images.
 
-    None where that is not worth measuring, or cannot be measured beforehand: a short run, one of several processes,
-    a model that does not fit into memory or diverges at once.
+    None if it is not worth measuring or cannot be measured: for a short run, with several processes, or for a model
+    that does not fit into memory or diverges at once.
     """
-    if config.training.last_step < SHORT_RUN or count() > 1:
+    config = plan.config
+    if config.training.last_step < SHORT_RUN or world_size() > 1:
         return None
     try:
-        return total_seconds(config, *measure(config))
+        return total_seconds(config, *measure(plan))
     except (torch.OutOfMemoryError, DivergedError):
         return None
 
 
 def total_seconds(config: Config, step: float, evaluation: float) -> float:
-    """Seconds of a run whose steps and evaluations take this long."""
+    """Seconds of a run, given those of a step and of an evaluation."""
     settings = config.training
     evaluations = -(-settings.last_step // settings.evaluation_interval)
     return settings.last_step * step + evaluations * evaluation
 
 
-def measure(config: Config) -> tuple[float, float]:
+def measure(plan: Plan) -> tuple[float, float]:
     """Seconds of a training step and of an evaluation on all validation and test images."""
+    config = plan.config
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
-    split = _stand_in(config)
+    split = _noise_split(plan)
     whole = config.training.batch_size
     part = max(1, whole // 16)
     seconds, state = _step(config, split, part)
     step = seconds * whole / part
     if step < SLOW_STEP:
         step, state = _step(config, split, whole)
-    return step, _evaluation(config, split, state)
+    return step, _evaluation(split, state, plan.source.evaluated)
 
 
-def _stand_in(config: Config) -> Split:
+def _noise_split(plan: Plan) -> Split:
     """Noise of the shape of a dataset."""
-    known = config.source
-    size = config.data.image_size
-    shape = known.shape if size is None else (size, size, known.shape[2])
-    labels = np.arange(max(4 * known.classes, EVALUATED_AT_ONCE)) % known.classes
+    source, size = plan.source, plan.config.data.image_size
+    shape = source.shape if size is None else (size, size, source.shape[2])
+    labels = np.arange(max(4 * source.classes, EVALUATED_AT_ONCE)) % source.classes
     images = np.random.default_rng(0).integers(0, 256, (len(labels), *shape)).astype(np.uint8)
-    classes = tuple(map(str, range(known.classes)))
-    return make_split(Dataset(classes, Images(images, labels)), DataSettings(labels=known.classes), seed=0)
+    classes = tuple(map(str, range(source.classes)))
+    return make_split(Dataset(classes, Images(images, labels)), DataSettings(labels=source.classes), seed=0)
 
 
 def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
     """The median seconds of a few steps, and the state after them."""
-    device = config.execution.torch_device()
+    device = config.device()
     settings = replace(
         config.training, batch_size=batch_size, stop_after=MOST_STEPS, evaluate_every=MOST_STEPS + 1, log_every=1
     )
@@ -81,13 +82,13 @@ def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
         times.append(record.step_seconds)
         if sum(times) > ENOUGH_SECONDS:
             break
-    # The first step warms up: it counts only if there is no other.
+    # The first step includes warming up: it counts only if it is the only one.
     return float(np.median(times[1:] or times)), state
 
 
-def _evaluation(config: Config, split: Split, state: State) -> float:
-    """Seconds for all images that are evaluated, from those of one batch."""
+def _evaluation(split: Split, state: State, images: int) -> float:
+    """Seconds to evaluate this many images, extrapolated from one batch."""
     started = time.perf_counter()
     for output in outputs(state.ema, split.images[:EVALUATED_AT_ONCE], state.device):
         output.logits.sum().item()
-    return (time.perf_counter() - started) / EVALUATED_AT_ONCE * config.source.evaluated
+    return (time.perf_counter() - started) / EVALUATED_AT_ONCE * images

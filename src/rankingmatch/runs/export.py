@@ -16,18 +16,20 @@ from torch import Tensor, nn
 
 from rankingmatch import __version__
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.checkpoint import ModelCard, load_model
-from rankingmatch.core.errors import ConfigError, RunError
+from rankingmatch.runs.model import ModelInfo, load_model
+from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.directory import Run
 
+__all__ = ["Exported", "export_run"]
+
 TOLERANCE = 1e-4
-BATCHES = (1, 7, 32)  # how many images at a time the file is tried on
+BATCHES = (1, 7, 32)  # batch sizes with which the file is compared
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how far it is from PyTorch."""
+    """The file that was written, and its difference from PyTorch."""
 
     file: str
     bytes: int
@@ -36,14 +38,13 @@ class Exported:
     shape: tuple[int, int, int]  # channels, height, width
     classes: tuple[str, ...]
     difference: float  # the largest between outputs of ONNX Runtime and PyTorch
-    images: int  # over so many images
+    images: int  # compared
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
 
-    def words(self) -> str:
-        """For people."""
+    def __str__(self) -> str:
         scale = "0…255" if self.input == "uint8" else "0…1"
         shape = ", ".join(map(str, self.shape))
         return (
@@ -54,7 +55,7 @@ class Exported:
 
 
 class Deployed(nn.Module):
-    """Plain images → probabilities or logits: the whole way as one graph."""
+    """Plain images → probabilities or logits, as one graph."""
 
     def __init__(self, model: Classifier, values: str, *, logits: bool) -> None:
         super().__init__()
@@ -69,37 +70,53 @@ class Deployed(nn.Module):
 
 
 def export_run(run: Path, file: Path, *, values: str = "uint8", logits: bool = False, best: bool = False) -> Exported:
-    """Write the model of a run, or of a model's own file, as ONNX; RunError if it does not compute the same.
+    """Export a trained model to ONNX, after comparing its outputs with PyTorch's.
 
-    `values` is "uint8" (0…255) or "float" (float32 in 0…1). Nothing is written before the file has been compared.
+    Parameters
+    ----------
+    run
+        A run directory, or the safetensors file of a model.
+    file
+        Where to write; must end in .onnx.
+    values
+        What the exported model takes: "uint8" in 0…255, or "float" (float32) in 0…1.
+    logits
+        Whether it returns logits instead of probabilities.
+    best
+        Whether to use the weights with the lowest validation error, instead of the last ones.
+
+    Raises
+    ------
+    RunError
+        If the model cannot be read or exported, or if ONNX Runtime computes something else; nothing is written then.
     """
     if values not in ("uint8", "float"):
-        raise ConfigError(f"--input is '{values}'; it must be uint8 or float")
+        raise ConfigError(f"{setting('input')} is '{values}'; it must be uint8 or float")
     if file.suffix != ".onnx":
-        raise ConfigError(f"{file} must end in .onnx, so that other tools know it")
+        raise ConfigError(f"{file} must end in .onnx, so that other tools recognize it")
     if file.is_dir() or not file.parent.is_dir():
-        raise RunError(f"{file} cannot be written: there is no directory {file.parent}, or it is one itself")
+        raise RunError(f"{file} cannot be written: it is a directory, or there is no directory {file.parent}")
     _require_packages()
     cpu = torch.device("cpu")
     if best and run.is_file():
-        raise ConfigError(f"--best chooses among the models of a run, and {run} is one model; leave it out")
-    model, card = load_model(run, cpu) if run.is_file() else Run(run).load_model(cpu, best=best)
+        raise ConfigError(f"{setting('best')} needs a run directory, and {run} is a single model; remove it")
+    model, info = load_model(run, cpu) if run.is_file() else Run(run).load_model(cpu, best=best)
     deployed = Deployed(model, values, logits=logits).eval()
-    content = onnx_bytes(deployed, card, values)
-    difference, count = verify(content, deployed, card, values)
+    content = onnx_bytes(deployed, info, values)
+    difference, count = verify(content, deployed, info, values)
     try:
         write_atomically(file, content)
     except OSError as error:
         raise RunError(f"{file} cannot be written ({error.strerror})") from error
-    shape = (card.channels, card.height, card.width)
-    return Exported(str(file), len(content), values, _output(deployed), shape, card.classes, difference, count)
+    shape = (info.channels, info.height, info.width)
+    return Exported(str(file), len(content), values, _output(deployed), shape, info.classes, difference, count)
 
 
-def onnx_bytes(deployed: Deployed, card: ModelCard, values: str) -> bytes:
-    """The model as the content of an ONNX file, with what a user of it must know in its metadata."""
+def onnx_bytes(deployed: Deployed, info: ModelInfo, values: str) -> bytes:
+    """The model as the content of an ONNX file, with class names and input format in its metadata."""
     import onnx
 
-    example = _tensor(_trial_images(card, 2, seed=0), values)
+    example = _tensor(_test_images(info, 2, seed=0), values)
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -113,32 +130,32 @@ def onnx_bytes(deployed: Deployed, card: ModelCard, values: str) -> bytes:
             )
         assert program is not None
         proto = program.model_proto
-        onnx.helper.set_model_props(proto, metadata(deployed, card, values))
+        onnx.helper.set_model_props(proto, metadata(deployed, info, values))
         content: bytes = proto.SerializeToString()
-    except Exception as error:  # the network may be the user's code, and the exporter raises what it likes
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        raise RunError(f"network '{card.network}' cannot be exported to ONNX ({reason})") from error
+    except Exception as error:  # the network may be the user's code, and the exporter raises errors of many kinds
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise RunError(f"network '{info.network}' cannot be exported to ONNX ({reason})") from error
     return content
 
 
-def metadata(deployed: Deployed, card: ModelCard, values: str) -> dict[str, str]:
-    """What the file says of itself; `classes` is a JSON list in the order of the outputs."""
+def metadata(deployed: Deployed, info: ModelInfo, values: str) -> dict[str, str]:
+    """The metadata of the file; `classes` is a JSON list in the order of the outputs."""
     return {
-        "classes": json.dumps(card.classes, ensure_ascii=False),
-        "height": str(card.height),
-        "width": str(card.width),
-        "channels": str(card.channels),
+        "classes": json.dumps(info.classes, ensure_ascii=False),
+        "height": str(info.height),
+        "width": str(info.width),
+        "channels": str(info.channels),
         "input": "uint8 0…255" if values == "uint8" else "float32 0…1",
         "layout": "NCHW",
         "output": _output(deployed),
-        "network": card.network,
+        "network": info.network,
         "rankingmatch": __version__,
     }
 
 
 @torch.no_grad()
-def verify(content: bytes, deployed: Deployed, card: ModelCard, values: str) -> tuple[float, int]:
-    """The largest difference between ONNX Runtime and PyTorch, and over how many images; RunError if it matters."""
+def verify(content: bytes, deployed: Deployed, info: ModelInfo, values: str) -> tuple[float, int]:
+    """The largest difference between ONNX Runtime and PyTorch, and the number of images; RunError if it is too large."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -146,17 +163,17 @@ def verify(content: bytes, deployed: Deployed, card: ModelCard, values: str) -> 
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     difference = 0.0
     for count in BATCHES:
-        images = _tensor(_trial_images(card, count, seed=count), values)
+        images = _tensor(_test_images(info, count, seed=count), values)
         ours = deployed(images).numpy()
         (theirs,) = session.run(None, {"images": images.numpy()})
         if theirs.shape != ours.shape:
-            raise RunError(f"ONNX Runtime gives {theirs.shape} for {count} images, PyTorch {ours.shape}; not written")
+            raise RunError(f"ONNX Runtime gives {theirs.shape} for {count} images, PyTorch {ours.shape}; nothing was written")
         difference = max(difference, float(abs(theirs - ours).max()))
-        # A comparison with NaN is false: what is not surely near is refused.
+        # A comparison with NaN is false, so that NaN is refused, too.
         if not difference <= TOLERANCE or (theirs.argmax(1) != ours.argmax(1)).any():
             raise RunError(
                 f"ONNX Runtime differs from PyTorch by {difference:.1e} (allowed: {TOLERANCE:.0e}) or in a prediction; "
-                "the file was not written"
+                "nothing was written"
             )
     return difference, sum(BATCHES)
 
@@ -165,10 +182,10 @@ def _output(deployed: Deployed) -> str:
     return "logits" if deployed.logits else "probabilities"
 
 
-def _trial_images(card: ModelCard, count: int, seed: int) -> np.ndarray:
-    """Noise of any contrast around any brightness, as uint8: from black and white to all shades."""
+def _test_images(info: ModelInfo, count: int, seed: int) -> np.ndarray:
+    """Noise of varying contrast and brightness, as uint8."""
     rng = np.random.default_rng(seed)
-    shape = (count, card.channels, card.height, card.width)
+    shape = (count, info.channels, info.height, info.width)
     noise = rng.normal(size=shape) * rng.uniform(0, 120, (count, 1, 1, 1))
     return (noise + rng.uniform(0, 255, (count, 1, 1, 1))).clip(0, 255).astype(np.uint8)
 
@@ -183,12 +200,12 @@ def _require_packages() -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise ConfigError(f"export needs {name} ({error}): pip install 'rankingmatch[export]'") from error
+            raise ConfigError(f"export needs {name} ({error}); install it: pip install 'rankingmatch[export]'") from error
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter's advice to its developers is not for users."""
+    """Suppress the exporter's messages, which are for its developers."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

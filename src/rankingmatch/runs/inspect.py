@@ -1,7 +1,8 @@
-"""A look at runs: what they recorded and what their models say, gathered for the report."""
+"""What runs have recorded and what their models predict, collected for the report."""
 
+import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,23 @@ import torch
 from torch import nn
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.checkpoint import ModelCard, load_model
-from rankingmatch.runs.config import Config, repeat_command
-from rankingmatch.data import Split
-from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError
-from rankingmatch.runs.job import load_split
+from rankingmatch.runs.model import ModelInfo, load_model
+from rankingmatch.runs.config import Config, options_of_kind, plan_of
+from rankingmatch.runs.repeat import repeat_command
+from rankingmatch.data import Images, Source, Split
+from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError, setting
+from rankingmatch.runs.job import Job, load_split
 from rankingmatch.networks import Classifier, outputs
 from rankingmatch.report import Outputs, Status, Subject, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.maps import sample
 from rankingmatch.runs.directory import Run
 
-AUDITED = 10_000  # unlabeled images that are looked at
+__all__ = ["write_job_report", "write_report"]
+
+log = logging.getLogger(__name__)
+
+AUDITED = 10_000  # unlabeled images to look at, at most
 
 
 def write_report(
@@ -32,28 +38,35 @@ def write_report(
     device: str | None = None,
     audited: int = AUDITED,
 ) -> Path:
-    """Write the page of one or several runs, and the figures if a folder is said; returns where the page is.
+    """Write the report page of one or several runs, and return its path.
 
-    The page of one run belongs into its directory, that of several into report.html here. At most `audited` unlabeled
-    images are looked at, drawn at random.
+    Parameters
+    ----------
+    paths
+        The run directories.
+    out
+        The page; by default report.html in the directory of a single run, or in the current directory.
+    figures
+        A directory for each figure as PNG and SVG; no such files by default.
+    device
+        Where to compute; by default as the run did.
+    audited
+        The number of unlabeled images to look at, at most; they are drawn at random.
     """
     runs = [Run(path) for path in dict.fromkeys(paths)]
     if not runs:
-        raise ConfigError("which run? give its directory, such as: rankingmatch report runs/mine")
+        raise ConfigError("a report needs at least one run directory")
     target = out or (runs[0].report_path if len(runs) == 1 else Path("report.html"))
     if out is not None and (target.is_dir() or not target.parent.is_dir()):
-        reason = "it is a directory" if target.is_dir() else f"there is no directory {target.parent}"
-        raise ConfigError(f"--out {target}: {reason}; name a file")
+        reason = "is a directory" if target.is_dir() else f"cannot be written: there is no directory {target.parent}"
+        raise ConfigError(f"{setting('out')} {target} {reason}; name a file")
     if figures is not None:
         require_plotting()
         if not figures.parent.is_dir():
-            raise ConfigError(f"--figures {figures}: there is no directory {figures.parent}")
-    configs = [run.config() for run in runs]
-    subjects = _named([_recorded(run, config) for run, config in zip(runs, configs, strict=True)])
-    for place in runs_in_detail(subjects):
-        config = configs[place]
-        config = replace(config, execution=replace(config.execution, device=device or config.execution.device))
-        subjects[place] = _with_outputs(runs[place], config, subjects[place], audited)
+            raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
+    subjects = _with_names([_recorded(run) for run in runs])
+    for index in runs_in_detail(subjects):
+        subjects[index] = _with_outputs(runs[index], subjects[index], device, audited)
     content = page_content(subjects)
     if figures is not None:
         figures.mkdir(exist_ok=True)
@@ -62,25 +75,41 @@ def write_report(
     return target
 
 
-def _named(subjects: list[Subject]) -> list[Subject]:
-    """Each called by its method and by what else tells the runs apart; by its directory where that is not enough."""
-    words: list[list[str]] = [[subject.method] for subject in subjects]
-    if len({subject.dataset for subject in subjects}) > 1:
-        words = [[*mine, subject.dataset] for mine, subject in zip(words, subjects, strict=True)]
-    if len({subject.labels for subject in subjects}) > 1:
-        words = [[*mine, f"{subject.labels} labels"] for mine, subject in zip(words, subjects, strict=True)]
-    if len({subject.seed for subject in subjects}) > 1:
-        words = [[*mine, f"seed {subject.seed}"] for mine, subject in zip(words, subjects, strict=True)]
-    names = [", ".join(mine) for mine in words]
+def write_job_report(job: Job) -> None:
+    """Write the report of a run that has just ended, from the images and the model that are still in memory.
+
+    A failure is only logged: it must not spoil the run.
+    """
+    try:
+        subject = _with_split(_recorded(job.run, job.plan.source), job.split)
+        if subject.status is Status.FINISHED:
+            subject = _with_predictions(subject, job.split, job.state.ema, _last_weights(subject), AUDITED)
+        else:
+            subject = _with_saved_model(job.run, subject, job.split, job.state.device, AUDITED)
+        write_atomically(job.run.report_path, render_page(page_content([subject])).encode())
+    except (RankingMatchError, OSError) as error:
+        log.warning("no report was written (%s)", error)
+
+
+def _with_names(subjects: list[Subject]) -> list[Subject]:
+    """The runs, each named by its method and by what else differs; by its directory where that is not enough."""
+    parts = [
+        [subject.method for subject in subjects],
+        [subject.dataset for subject in subjects],
+        [f"{subject.labels} labels" for subject in subjects],
+        [f"seed {subject.seed}" for subject in subjects],
+    ]
+    differing = [parts[0], *(part for part in parts[1:] if len(set(part)) > 1)]
+    names = [", ".join(name) for name in zip(*differing, strict=True)]
     for other in ([subject.place for subject in subjects], [str(number + 1) for number in range(len(subjects))]):
         if len(set(names)) < len(names):
             names = other if len(set(other)) == len(other) else names
     return [replace(subject, name=name) for subject, name in zip(subjects, names, strict=True)]
 
 
-def _recorded(run: Run, config: Config) -> Subject:
-    """What a run directory says by itself, without its model."""
-    result, history = run.result(), run.history()
+def _recorded(run: Run, source: Source | None = None) -> Subject:
+    """What a run directory has recorded, without its model."""
+    config, result, history = run.config(), run.result(), run.history()
     last: dict[str, Any] = history[-1] if history else {}
     status = Status.UNDER_WAY
     if result is not None:
@@ -95,7 +124,7 @@ def _recorded(run: Run, config: Config) -> Subject:
         classes=(),
         status=status,
         steps=config.training.last_step,
-        command=repeat_command(config),
+        command=repeat_command(config, source),
         environment=run.environment(),
         settings=_settings(config),
         history=history,
@@ -110,41 +139,53 @@ def _recorded(run: Run, config: Config) -> Subject:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    """What a run learned with, by the names of the flags."""
-    rooms = (config.data, config.views, config.network, config.training)
-    values = {**config.hyperparameters, **{name: value for room in rooms for name, value in asdict(room).items()}}
+    """The settings that a run learned with, by the names of the flags."""
+    without = options_of_kind("execution", "run")
     words = {True: "on", False: "off"}
     return {
         name.replace("_", "-"): words[value] if isinstance(value, bool) else value
-        for name, value in values.items()
-        if value is not None
+        for name, value in config.settings().items()
+        if value is not None and name not in without
     }
 
 
-def _with_outputs(run: Run, config: Config, subject: Subject, audited: int) -> Subject:
-    """The subject with what the run's model says; with a note where there is no model, or no data any more."""
+def _with_outputs(run: Run, subject: Subject, device: str | None, audited: int) -> Subject:
+    """The run with the predictions of its saved model; with a note if the model or the data is missing."""
+    config = run.config()
     try:
-        split = load_split(config)
+        split = load_split(plan_of(config))
     except (DataError, ConfigError) as error:
         classes = tuple(map(str, range(_class_count(subject))))
         return _noted(replace(subject, classes=classes), f"The images cannot be read ({error}).")
-    subject = replace(subject, classes=split.classes, unlabeled_total=len(split.unlabeled_rows))
-    place = config.execution.torch_device()
+    return _with_saved_model(run, _with_split(subject, split), split, config.device(device), audited)
+
+
+def _with_split(subject: Subject, split: Split) -> Subject:
+    return replace(subject, classes=split.classes, unlabeled_total=len(split.unlabeled_rows))
+
+
+def _with_saved_model(run: Run, subject: Subject, split: Split, device: torch.device, audited: int) -> Subject:
     try:
-        model, card, weights = _model(run, subject, place)
+        model, info, weights = _load_model(run, subject, device)
     except RankingMatchError as error:
-        return _noted(subject, f"The outputs cannot be shown: {error}.")
-    if (card.classes, (card.height, card.width, card.channels)) != (split.classes, split.images.shape[1:]):
-        return _noted(subject, "The outputs cannot be shown: the dataset is no longer the one that was trained on.")
-    judged = _judged(model, split, place)
+        return _noted(subject, f"The predictions cannot be shown: {error}.")
+    if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
+        return _noted(subject, "The predictions cannot be shown: the dataset has changed since training.")
+    return _with_predictions(subject, split, model, weights, audited)
+
+
+def _with_predictions(subject: Subject, split: Split, model: Classifier, weights: str, audited: int) -> Subject:
+    """The run with the predictions of a model for test (or validation) and unlabeled images."""
+    device = model.mean.device
+    judged = _evaluated_outputs(model, split, device)
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
     unlabeled = None
     if len(rows):
-        unlabeled = model_outputs(model, "unlabeled", split.images[rows], split.truth[rows], place, rows)
+        unlabeled = model_outputs(model, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
     if judged is None:
-        subject = _noted(subject, "There are no test images: what is shown is of unlabeled images.")
+        subject = _noted(subject, "There are no test images: unlabeled images are shown instead.")
     elif judged.part == "validation":
-        subject = _noted(subject, "There are no test images: what is shown is of validation images.")
+        subject = _noted(subject, "There are no test images: validation images are shown instead.")
     return replace(subject, judged=judged or unlabeled, unlabeled=unlabeled, weights=weights)
 
 
@@ -156,33 +197,35 @@ def _class_count(subject: Subject) -> int:
     return max((len(line.get("class_shares") or ()) for line in subject.history), default=0)
 
 
-def _model(run: Run, subject: Subject, place: torch.device) -> tuple[Classifier, ModelCard, str]:
-    """The final model, or, of a run that has none, the one best on validation so far; and which it is in words."""
+def _last_weights(subject: Subject) -> str:
+    return f"the averaged weights of step {subject.step:,}, the last"
+
+
+def _load_model(run: Run, subject: Subject, device: torch.device) -> tuple[Classifier, ModelInfo, str]:
+    """The final model, or of an unfinished run the best one so far, and a description of its weights."""
     if subject.status is Status.FINISHED:
-        return *run.load_model(place), f"the averaged weights of step {subject.step:,}, the last"
+        return *run.load_model(device), _last_weights(subject)
     if not run.best_path.exists():
         raise RunError("there is no model yet")
     best = max((line["step"] for line in subject.history if line.get("best")), default=0)
-    words = f"the averaged weights best on validation so far, of step {best:,}"
-    return *load_model(run.best_path, place), words
+    description = f"the averaged weights with the lowest validation error so far, of step {best:,}"
+    return *load_model(run.best_path, device), description
 
 
-def _judged(model: nn.Module, split: Split, place: torch.device) -> Outputs | None:
-    """What the model says of test images, or of validation images where there are no others."""
+def _evaluated_outputs(model: nn.Module, split: Split, device: torch.device) -> Outputs | None:
+    """The outputs for test images, or for validation images if there are no test images."""
     for part, images in (("test", split.test), ("validation", split.validation)):
         if images is not None and len(images):
-            return model_outputs(model, part, images.images, images.labels, place, np.arange(len(images)))
+            return model_outputs(model, part, images, device, np.arange(len(images)))
     return None
 
 
-def model_outputs(
-    model: nn.Module, part: str, images: np.ndarray, truth: np.ndarray, place: torch.device, rows: np.ndarray
-) -> Outputs:
+def model_outputs(model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray) -> Outputs:
     """The outputs of a model for images, as arrays."""
     logits, features = [], []
-    for output in outputs(model, images, place):
+    for output in outputs(model, images.images, device):
         logits.append(output.logits.float().cpu().numpy())
         if output.features is not output.logits:
             features.append(output.features.float().cpu().numpy())
-    together = np.concatenate(features) if features else None
-    return Outputs(part, images, rows, truth, np.concatenate(logits), together)
+    all_features = np.concatenate(features) if features else None
+    return Outputs(part, images.images, rows, images.labels, np.concatenate(logits), all_features)

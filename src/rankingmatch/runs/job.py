@@ -1,56 +1,59 @@
-"""A run carried out: begun, or taken up again, and worked on to its result."""
+"""Training a run in its directory: started, or resumed from a checkpoint, until it has a result."""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from filelock import FileLock
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.checkpoint import ModelCard, restore_latest, save_checkpoint, save_model, share_state
-from rankingmatch.runs.config import Config
-from rankingmatch.data import Dataset, Split, make_split, rows_to_json
-from rankingmatch.core.distributed import any_of, first_of_machine_first, is_first, together
-from rankingmatch.core.errors import ConfigError, DivergedError
-from rankingmatch.runs.tensorboard import Events, require_tensorboard
+from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes
+from rankingmatch.core.errors import ConfigError, DivergedError, Interrupted, RunError, first_line, setting
 from rankingmatch.core.memory import peak_memory, reset_peak_memory
+from rankingmatch.core.signals import stop_requests
+from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.methods import make_method
-from rankingmatch.runs.model_card import model_card
-from rankingmatch.training.records import Record
+from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
+from rankingmatch.runs.config import Config, Plan
 from rankingmatch.runs.directory import Result, Run
-from rankingmatch.training.state import State, initial_state
+from rankingmatch.runs.model import ModelInfo, save_model
+from rankingmatch.runs.model_card import model_card
+from rankingmatch.runs.tensorboard import EventWriter, require_tensorboard
 from rankingmatch.training.loop import train
+from rankingmatch.training.records import Record
+from rankingmatch.training.snapshot import share_state
+from rankingmatch.training.state import State, initial_state
 
 log = logging.getLogger(__name__)
 
-UNEVEN = 5  # times as many labels as another class has are worth a warning
+__all__ = ["Display", "Job", "load_dataset", "load_split", "start", "train_job", "training_records"]
+
+UNEVEN = 5  # a class with so many times the labels of another is worth a warning
 
 
-def load_dataset(config: Config) -> Dataset:
-    """The images that a configuration asks for."""
-    from rankingmatch.runs.display import loading_progress
-
-    with loading_progress() as progress:
-        return config.source.load(config.execution.data_path(), config.data.image_size, progress)
+def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:
+    """The images of a plan."""
+    return plan.source.load(plan.config.execution.data_path(), plan.config.data.image_size, progress)
 
 
-def load_split(config: Config) -> Split:
-    """The images and labels that a configuration asks for."""
-    dataset = load_dataset(config)
+def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
+    """The images of a plan, with the labels that training may see."""
+    config, dataset = plan.config, load_dataset(plan, progress)
     if config.data.validation and dataset.validation is not None:
         raise ConfigError(
-            f"--validation {config.data.validation}: there are {len(dataset.validation):,} validation images already; "
-            "leave the flag out"
+            f"{setting('validation')} is {config.data.validation}, but the data has {len(dataset.validation):,} "
+            "validation images already; remove the option"
         )
     split = make_split(dataset, config.data, config.training.seed)
     counts = np.bincount(split.labels[split.labeled_rows], minlength=len(split.classes))
     few, many = int(counts.argmin()), int(counts.argmax())
     if counts[many] >= UNEVEN * counts[few] and not config.data.balanced:
         log.warning(
-            "the labels are uneven: '%s' has %d, '%s' has %d; --balanced draws all classes equally often",
+            "the labels are unbalanced: '%s' has %d, '%s' has %d; the option balanced samples all classes equally often",
             *(split.classes[few], counts[few], split.classes[many], counts[many]),
         )
     return split
@@ -58,106 +61,136 @@ def load_split(config: Config) -> Split:
 
 @dataclass
 class Job:
-    """A run ready to be worked on: nothing that the user got wrong can come up after this."""
+    """A run that is ready for training: everything the user can get wrong has been checked."""
 
     run: Run
-    config: Config
+    plan: Plan
     split: Split
     state: State
-    lock: FileLock | None  # of several processes, the first one has it
-    stopped: bool = False  # before its end, with a checkpoint
+    lock: FileLock | None  # held by the first process
+    stopped: bool = False  # early, with a checkpoint
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.plan.config
 
 
-def begin(run: Run, config: Config) -> Job:
+def start(run: Run, plan: Plan, progress: Progress = no_progress) -> Job:
     """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new."""
-    device = together(lambda: _prepared_device(config))
-    split = first_of_machine_first(lambda: load_split(config))
+    config = plan.config
+    device = on_all_processes(lambda: _prepare_device(config))
+    split = first_on_each_machine(lambda: load_split(plan, progress))
     method = make_method(config.method, config.hyperparameters)
-    state = together(lambda: initial_state(split, method, config.network, config.views, config.training, device))
+    state = on_all_processes(
+        lambda: initial_state(split, method, config.network, config.views, config.training, device)
+    )
     if config.execution.compile:
-        together(lambda: _refuse_to_compile_in_vain(device))
+        on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile()
-    lock = together(lambda: _opened(run, config, split, state) if is_first() else None)
+    lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
     share_state(state)
-    return Job(run, config, split, state, lock)
+    return Job(run, plan, split, state, lock)
 
 
-def _prepared_device(config: Config) -> torch.device:
-    device = config.execution.torch_device()
+def _prepare_device(config: Config) -> torch.device:
+    device = config.device()
     if config.execution.tensorboard:
         require_tensorboard()
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
-    if device.type == "cuda":  # resuming to the same bits needs kernels that always compute the same
+    if device.type == "cuda":  # resuming to identical weights needs deterministic kernels
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     return device
 
 
-def _refuse_to_compile_in_vain(device: torch.device) -> None:
-    """Raise ConfigError where torch.compile does not work; it would say so at the first step only."""
+def _require_compiler(device: torch.device) -> None:
+    """Raise ConfigError where torch.compile does not work; it would fail at the first step otherwise."""
     try:
         torch.compile(torch.square)(torch.ones(1, device=device))
-    except Exception as error:  # of many kinds, all of them of torch's insides
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # of many kinds, internal to torch
         raise ConfigError(
-            f"--compile: torch.compile does not work here ({reason}); install a C++ compiler, or leave the flag out"
+            f"{setting('compile')} needs torch.compile, which does not work here ({first_line(error)}); install a C++ "
+            "compiler, or remove the option"
         ) from error
 
 
-def _opened(run: Run, config: Config, split: Split, state: State) -> FileLock:
-    """Take the run directory, which is made if it is new, and put the state to its newest checkpoint."""
-    lock = run.lock()  # before anything else is written or looked at: two may have been started at once
+def _open(run: Run, config: Config, split: Split, state: State) -> FileLock:
+    """Lock the run directory, create it if it is new, and restore its newest checkpoint."""
+    lock = run.lock()  # before anything else is read or written: two processes may have been started at once
     is_new = not run.exists()
     if is_new:
         run.create(config)
     else:
-        run.refuse_other_settings(config)
-        run.refuse_other_images(split.fingerprint)
+        run.require_same_settings(config)
+        run.require_same_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
     if not is_new:
         restore_latest(run.checkpoints, state)
-        run.keep_history_until(state.step)
+        run.truncate_history(state.step)
     return lock
 
 
-@dataclass
-class Costs:
-    """What the steps since the last evaluation cost."""
+class Display(Protocol):
+    """Something that shows the progress of a run."""
 
-    steps: int = 0
-    seconds: float = 0.0
-    memory: int = 0  # bytes at the peak, with the evaluation at the end
+    def start(self, job: Job) -> None:
+        """Called before the first step."""
 
-    def add(self, seconds: float, memory: int) -> None:
-        """Take in a step."""
-        self.steps += 1
-        self.seconds += seconds
-        self.memory = max(self.memory, memory)
+    def update(self, record: Record) -> None:
+        """Called after each step."""
+
+    def close(self) -> None:
+        """Called after the last step, or when training ends for another reason."""
+
+
+def train_job(job: Job, display: Display | None = None) -> None:
+    """Train a job to its end, and tell a display how it goes.
+
+    SIGINT and SIGTERM take effect after the current step: a checkpoint is written, and Interrupted is raised.
+    """
+    try:
+        with stop_requests() as stopped:
+            if display is not None:
+                display.start(job)
+            for record in training_records(job, stopped):
+                if display is not None:
+                    display.update(record)
+    except torch.OutOfMemoryError as error:
+        raise RunError(
+            f"the device is out of memory; lower {setting('batch_size')} or {setting('mu')}, or use a smaller "
+            f"{setting('network')}"
+        ) from error
+    finally:
+        if display is not None:
+            display.close()
+    if job.stopped:
+        raise Interrupted(resumable=job.run.path)
 
 
 def never() -> bool:
-    """A run that nobody stops."""
+    """Do not stop."""
     return False
 
 
-def work(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
-    """Train to the end and leave model and result in the run directory; yields the loop's records.
+def training_records(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
+    """Train to the end, write model and result into the run directory, and yield the record of each step.
 
-    Of several processes the first one writes, the others only train along.
-    When `stopped` says so, a checkpoint is written and training ends early; it can be taken up again to the
-    identical result. Raises DivergedError, with the last good checkpoint left in place.
+    With several processes, the first one writes. When `stopped` returns True, a checkpoint is written and training
+    ends early; it can be resumed to the identical result. Raises DivergedError, which leaves the last good checkpoint
+    in place.
     """
-    return _work_and_write(job, stopped) if is_first() else _train_along(job, stopped)
+    return _train_and_write(job, stopped) if is_first() else _train_only(job, stopped)
 
 
-def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
+def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     run, config, state = job.run, job.config, job.state
     saved = time.monotonic()
-    diary = _Diary(job)
+    recorder = _Recorder(job)
     try:
         for record in train(state, job.split, config.training):
-            diary.enter(record)
-            job.stopped, due = any_of(stopped(), _checkpoint_is_due(config, state, saved))
+            recorder.add(record)
+            job.stopped, due = any_process(stopped(), _checkpoint_is_due(config, state, saved))
             if job.stopped or due:
                 state.raise_if_diverged()
                 save_checkpoint(run.checkpoints, state)
@@ -165,11 +198,11 @@ def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
             yield record
             if job.stopped:
                 return
-            diary.turn_page(record)
+            recorder.reset_memory(record)
         save_checkpoint(run.checkpoints, state)
-        save_model(run.model_path, state.ema, _card(job))
+        save_model(run.model_path, state.ema, _model_info(job))
         _write_result(job)
-    except GeneratorExit:  # the caller broke off, for whatever reason: keep what there is
+    except GeneratorExit:  # the caller stopped iterating: keep the progress
         state.raise_if_diverged()
         save_checkpoint(run.checkpoints, state)
         raise
@@ -177,24 +210,40 @@ def _work_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
         _write_result(job, error)
         raise
     except OSError as error:
-        raise run.cannot_be_written(error) from error
+        raise run.write_error(error) from error
     finally:
-        diary.close()
+        recorder.close()
         assert job.lock is not None
         job.lock.release()
 
 
-class _Diary:
-    """What a run writes down as it goes on: its history, measured steps, events, and the model best on validation."""
+@dataclass
+class Costs:
+    """The cost of the steps since the last evaluation."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    memory: int = 0  # peak in bytes, including the evaluation at the end
+
+    def add(self, seconds: float, memory: int) -> None:
+        """Count a step."""
+        self.steps += 1
+        self.seconds += seconds
+        self.memory = max(self.memory, memory)
+
+
+class _Recorder:
+    """Records a run as it is trained: history, costs of steps, TensorBoard events, and the best model so far."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.costs = Costs()
-        self.events = Events(job.run.events, job.state.step) if job.config.execution.tensorboard else None
+        enabled = job.config.execution.tensorboard
+        self.events = EventWriter(job.run.tensorboard_path, job.state.step) if enabled else None
         reset_peak_memory(job.state.device)
 
-    def enter(self, record: Record) -> None:
-        """Write down a step."""
+    def add(self, record: Record) -> None:
+        """Record a step."""
         run, state, measuring = self.job.run, self.job.state, self.job.config.execution.measure_steps
         memory = peak_memory(state.device) if measuring or record.evaluation else 0
         self.costs.add(record.step_seconds, memory)
@@ -206,28 +255,28 @@ class _Diary:
             run.append(record, self.costs.seconds / self.costs.steps, self.costs.memory)
             self.costs = Costs()
             if record.evaluation.best:
-                save_model(run.best_path, state.ema, _card(self.job))
+                save_model(run.best_path, state.ema, _model_info(self.job))
 
-    def turn_page(self, record: Record) -> None:
-        """From here on, memory counts for what comes next."""
+    def reset_memory(self, record: Record) -> None:
+        """Start a new measurement of peak memory, after a step whose peak was recorded."""
         if self.job.config.execution.measure_steps or record.evaluation:
             reset_peak_memory(self.job.state.device)
 
     def close(self) -> None:
-        """Let go of the event file."""
+        """Close the event file."""
         if self.events:
             self.events.close()
 
 
-def _card(job: Job) -> ModelCard:
+def _model_info(job: Job) -> ModelInfo:
     height, width, channels = job.split.images.shape[1:]
-    return ModelCard(job.config.network.network, job.split.classes, channels, height, width)
+    return ModelInfo(job.config.network.network, job.split.classes, channels, height, width)
 
 
-def _train_along(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
-    """Take part in the steps of a run that another process writes; it stops, and fails, where that one does."""
+def _train_only(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
+    """Take part in the steps of a run that another process writes; stops and fails when that one does."""
     for record in train(job.state, job.split, job.config.training):
-        job.stopped, due = any_of(stopped(), False)
+        job.stopped, due = any_process(stopped(), False)
         if job.stopped or due:
             job.state.raise_if_diverged()
         yield record
@@ -242,6 +291,9 @@ def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:
 
 
 def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
+    history = job.run.history()
+    best: dict[str, Any] = next((line for line in reversed(history) if line["best"]), {})
+    last = history[-1] if history and diverged is None else {}
     result = Result(
         dataset=job.config.dataset,
         method=job.config.method,
@@ -249,22 +301,14 @@ def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
         seed=job.config.training.seed,
         steps=job.state.step,
         seconds=round(job.state.seconds, 3),
-        test_error=None,
-        val_error=None,
+        test_error=last.get("test_error"),
+        val_error=last.get("val_error"),
+        best_step=best.get("step"),
+        best_val_error=best.get("val_error"),
+        best_test_error=best.get("test_error"),
+        diverged_at=None if diverged is None else diverged.step,
+        diverged_part=None if diverged is None else diverged.part,
     )
-    history = job.run.history()
-    if diverged is not None:
-        result = replace(result, diverged_at=diverged.step, diverged_part=diverged.part)
-    elif history:
-        result = replace(result, test_error=history[-1]["test_error"], val_error=history[-1]["val_error"])
-    for line in history:
-        if line["best"]:
-            result = replace(
-                result,
-                best_step=line["step"],
-                best_val_error=line["val_error"],
-                best_test_error=line["test_error"],
-            )
     if diverged is None:
         write_atomically(job.run.card_path, model_card(job.config, job.split, result).encode())
     job.run.finish(result)

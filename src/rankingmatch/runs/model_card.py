@@ -1,4 +1,4 @@
-"""What to know before using a trained model, for people: MODEL_CARD.md."""
+"""The model card: MODEL_CARD.md, what to know before using a trained model."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ import numpy as np
 
 from rankingmatch import __version__
 from rankingmatch.runs.config import Config
-from rankingmatch.data import Images, Split, dataset_title, is_benchmark
+from rankingmatch.data import BENCHMARKS, Images, Split
 from rankingmatch.runs.directory import Result
 
 # The front matter is what model hubs read.
 CARD = """---
-license: {licence_field}
+license: {license_field}
 library_name: rankingmatch
 pipeline_tag: image-classification
 tags: [image-classification, semi-supervised-learning]
@@ -35,13 +35,13 @@ rankingmatch export RUN model.onnx                       # for ONNX Runtime, wit
 from rankingmatch import RankingMatchClassifier
 
 classifier = RankingMatchClassifier.load("model.safetensors")  # no pickle: weights and plain JSON
-classifier.predict(images)  # (n, {height}, {width}, {channels}) uint8; normalisation is inside
+classifier.predict(images)  # (n, {height}, {width}, {channels}) uint8; normalization is included
 ```
 
 ## Limits
 
-It knows these classes and no others: every picture gets one of them, sure or not. The errors above hold for pictures
-like those it was tested on. {pseudo}`config.json` has every setting, `split.json` which images were labeled.
+It knows only these classes: every picture gets one of them, whatever it shows. The errors above hold for pictures
+like those it was tested on. {pseudo}`config.json` has every setting, `split.json` lists the labeled images.
 
 ## Classes
 
@@ -50,10 +50,10 @@ like those it was tested on. {pseudo}`config.json` has every setting, `split.jso
 
 
 def model_card(config: Config, split: Split, result: Result) -> str:
-    """The card of a finished run, in Markdown."""
+    """The model card of a finished run, in Markdown."""
     height, width, channels = split.images.shape[1:]
     return CARD.format(
-        licence_field=json.dumps(config.execution.licence or "unknown"),
+        license_field=json.dumps(config.execution.license or "unknown"),
         data=_cell(_name(config)),
         classes=len(split.classes),
         labels=result.labels,
@@ -61,7 +61,7 @@ def model_card(config: Config, split: Split, result: Result) -> str:
         height=height,
         width=width,
         channels=channels,
-        pseudo="Unlabeled images were learned from, too: what is wrong with them is in the model. "
+        pseudo="It also learned from unlabeled images, including any problems they have. "
         if len(split.unlabeled_rows) and config.method != "supervised"
         else "",
         names=_classes(split),
@@ -78,19 +78,19 @@ def _facts(config: Config, split: Split, result: Result) -> dict[str, str]:
         f"{settings.batch_size} labeled images, seed {settings.seed}",
         "test error": _error(result.test_error, split.test),
         "validation error": _error(result.val_error, split.validation),
-        "licence": config.execution.licence
-        or "not stated; that of the images may bind the model, too (`--licence` fills this in)",
-        "made by": f"rankingmatch {__version__}",
+        "license": config.execution.license
+        or "not stated; the license of the images may apply to the model, too (`--license` fills this in)",
+        "created by": f"rankingmatch {__version__}",
     }
 
 
 def _name(config: Config) -> str:
-    """How the data are called; of a folder the last part of its path, whether it is still there or not."""
-    return dataset_title(config.dataset) if is_benchmark(config.dataset) else Path(config.dataset).name
+    """The name of the dataset; of a folder, the last part of its path."""
+    return BENCHMARKS[config.dataset].title if config.dataset in BENCHMARKS else Path(config.dataset).name
 
 
 def _error(error: float | None, images: Images | None) -> str:
-    """An error of the weights in model.safetensors, with the number of images it was measured on."""
+    """An error of the model, with the number of images it was measured on."""
     return "not measured" if error is None or images is None else f"{error:.2f} % of {len(images):,} images"
 
 
@@ -101,5 +101,5 @@ def _classes(split: Split) -> str:
 
 
 def _cell(text: str) -> str:
-    """A name from the data as it can stand in a table."""
+    """A name from the data, escaped for a table."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""A model's predictions for image files, however many: decoded, predicted and written as they come."""
+"""Predictions for any number of image files: decode_files, predicted and written batch by batch."""
 
 import csv
 import json
@@ -13,35 +13,59 @@ import numpy as np
 import torch
 from torch import nn
 
-from rankingmatch.runs.checkpoint import ModelCard
+from rankingmatch.runs.model import ModelInfo
 from rankingmatch.data import decode_files, first_few, images_below, printable
-from rankingmatch.core.errors import ConfigError, DataError
+from rankingmatch.core.errors import ConfigError, DataError, setting
 from rankingmatch.networks import outputs
+
+__all__ = ["Predictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
 
 Writer = Callable[[str, np.ndarray], None]  # takes a file and its (classes,) probabilities
 
 
-class Predicted(NamedTuple):
-    """Some files with their (n, classes) probabilities, and those that are no images, with the reason."""
+class Predictions(NamedTuple):
+    """Predictions for a batch of files.
+
+    Attributes
+    ----------
+    files
+        The image files.
+    probabilities
+        Their (n, classes) probabilities.
+    skipped
+        The files that are not images, each with the reason.
+    """
 
     files: tuple[str, ...]
     probabilities: np.ndarray
-    bad: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...]
 
 
-def predictions(model: nn.Module, card: ModelCard, files: Iterable[str], device: torch.device) -> Iterator[Predicted]:
-    """What a model says of image files, in order; they are brought to its shape as those it was trained on were."""
-    for chunk in decode_files(files, (card.height, card.width, card.channels)):
-        nothing = np.empty((0, len(card.classes)), np.float32)
+def predict_files(
+    model: nn.Module, info: ModelInfo, files: Iterable[str], device: torch.device
+) -> Iterator[Predictions]:
+    """Predict image files in order, batch by batch.
+
+    Parameters
+    ----------
+    model, info
+        A trained model, as `load_model` returns it.
+    files
+        Paths of images; they are resized like the training images.
+    device
+        Where to compute.
+    """
+    for chunk in decode_files(files, info.shape):
+        nothing = np.empty((0, len(info.classes)), np.float32)
         rows = [output.logits.softmax(1).cpu().numpy() for output in outputs(model, chunk.images, device)]
-        yield Predicted(chunk.files, np.concatenate([nothing, *rows]), chunk.bad)
+        yield Predictions(chunk.files, np.concatenate([nothing, *rows]), chunk.bad)
 
 
-def image_files(names: Iterable[str], given: Iterable[str] = ()) -> Iterator[str]:
-    """The files of these names, and the images below those that are folders; `-` stands for the given names."""
+def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Iterator[str]:
+    """The given files, and all images below the given folders; `-` stands for the names on standard input."""
     for name in names:
         if name == "-":
-            yield from given
+            yield from standard_input
         elif Path(name).is_dir():
             yield from images_below(Path(name))
         elif os.path.lexists(name):
@@ -50,8 +74,8 @@ def image_files(names: Iterable[str], given: Iterable[str] = ()) -> Iterator[str
             raise DataError(f"there is no file or folder {printable(name)}")
 
 
-def names_in(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
-    """File names, each up to the next line break, or another byte."""
+def read_names(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
+    """The file names in a stream, separated by line breaks or another byte."""
     rest = b""
     while block := file.read1(1 << 16) if hasattr(file, "read1") else file.read(1 << 16):
         *whole, rest = (rest + block).split(end)
@@ -60,34 +84,36 @@ def names_in(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
         yield os.fsdecode(rest)
 
 
-def write_predictions(predicted: Iterable[Predicted], writers: Iterable[Writer]) -> tuple[int, list[tuple[str, str]]]:
-    """Hand every prediction to every writer; how many there were, and which files are no images.
+def write_predictions(batches: Iterable[Predictions], writers: Iterable[Writer]) -> tuple[int, list[tuple[str, str]]]:
+    """Pass every prediction to every writer; returns the number of images, and the skipped files with the reasons.
 
-    DataError if these are more than half.
+    Raises DataError if more than half of the files are skipped.
     """
     writers = tuple(writers)
     count = 0
-    bad: list[tuple[str, str]] = []
-    for some_files in predicted:
-        for file, probabilities in zip(some_files.files, some_files.probabilities, strict=True):
+    skipped: list[tuple[str, str]] = []
+    for batch in batches:
+        for file, probabilities in zip(batch.files, batch.probabilities, strict=True):
             for write in writers:
                 write(file, probabilities)
-        count += len(some_files.files)
-        bad += some_files.bad
-    if not count and not bad:
-        raise DataError("there are no images to predict; give files or folders that have some")
-    if len(bad) > count:
-        raise DataError(f"more than half of the {count + len(bad):,} files are bad: {skipped_words(bad)}")
-    return count, bad
+        count += len(batch.files)
+        skipped += batch.skipped
+    if not count and not skipped:
+        raise DataError("there are no images to predict; give image files, or folders with images")
+    if len(skipped) > count:
+        raise DataError(
+            f"more than half of the {count + len(skipped):,} files cannot be read: {describe_skipped(skipped)}"
+        )
+    return count, skipped
 
 
-def skipped_words(bad: list[tuple[str, str]]) -> str:
-    """The files that were left out, and why, on one line."""
-    return first_few([f"{file} {reason}" for file, reason in bad])
+def describe_skipped(skipped: list[tuple[str, str]]) -> str:
+    """The first skipped files and the reasons, on one line."""
+    return first_few([f"{file} {reason}" for file, reason in skipped])
 
 
 def csv_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool) -> Writer:
-    """Rows of file, label, confidence, and the probability of every class if these are wanted."""
+    """Write CSV rows of file, label and confidence, optionally with the probability of every class."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(["file", "label", "confidence", *(classes if probabilities else ())])
 
@@ -99,7 +125,7 @@ def csv_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool) 
 
 
 def json_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool) -> Writer:
-    """An object per line with file, label, confidence, and the probabilities by class if these are wanted."""
+    """Write a JSON object per line with file, label and confidence, optionally with the probabilities by class."""
 
     def write(name: str, values: np.ndarray) -> None:
         row = {"file": name, "label": classes[int(values.argmax())], "confidence": round(float(values.max()), 6)}
@@ -110,19 +136,19 @@ def json_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool)
 
 
 @contextmanager
-def sorting_into(directory: Path, classes: tuple[str, ...], *, link: bool) -> Iterator[Writer]:
-    """Copies of the images, or links to them, in a folder for each class; the directory appears when all are there."""
+def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> Iterator[Writer]:
+    """Copy or link the images into a folder for each class; the directory appears when it is complete."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(f"--sort-into {directory} is there and not empty; choose another or remove it")
-    if directory.resolve() == Path.cwd():  # which takes its place when all is there, and nobody should be in it then
-        raise ConfigError(f"--sort-into {directory} is where you are; name a directory that is not there yet")
+        raise ConfigError(f"{setting('sort_into')} {directory} already exists and is not empty; choose another directory")
+    if directory.resolve() == Path.cwd():  # it is replaced by the complete directory, so nobody may be in it
+        raise ConfigError(f"{setting('sort_into')} {directory} is the current directory; choose a new one")
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
 
     def write(name: str, values: np.ndarray) -> None:
-        place = temporary / _folder_name(classes[int(values.argmax())])
-        place.mkdir(exist_ok=True)
-        target = _free(place / Path(name).name)
+        folder = temporary / _folder_name(classes[int(values.argmax())])
+        folder.mkdir(exist_ok=True)
+        target = _unused(folder / Path(name).name)
         if link:
             target.symlink_to(Path(name).resolve())
         else:
@@ -136,15 +162,15 @@ def sorting_into(directory: Path, classes: tuple[str, ...], *, link: bool) -> It
 
 
 def _folder_name(label: str) -> str:
-    """A class name that can name a folder."""
+    """The name of the folder for a class."""
     name = label.replace("/", "_").replace(os.sep, "_").replace("\0", "_")
     return f"_{name}" if name in ("", ".", "..") else name
 
 
-def _free(path: Path) -> Path:
-    """The path, or if there is such a file, one with a number."""
-    number, free = 1, path
-    while os.path.lexists(free):
+def _unused(path: Path) -> Path:
+    """The path, or one with a number added if the file exists."""
+    number, unused = 1, path
+    while os.path.lexists(unused):
         number += 1
-        free = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return free
+        unused = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return unused

@@ -1,20 +1,22 @@
-"""What training says of itself, as TensorBoard reads it."""
+"""Training metrics as TensorBoard event files, whose format and version are TensorBoard's own."""
 
 import importlib.util
 from pathlib import Path
 
-from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.training.records import Record
 
 
 def require_tensorboard() -> None:
-    """Say how to get TensorBoard if it is not there."""
+    """Raise ConfigError if TensorBoard is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
-        raise ConfigError("--tensorboard needs tensorboard: pip install 'rankingmatch[tensorboard]'")
+        raise ConfigError(
+            f"{setting('tensorboard')} needs the package tensorboard; install it: pip install 'rankingmatch[tensorboard]'"
+        )
 
 
-class Events:
-    """An event file in a directory; what an earlier file there has after `step` is taken back."""
+class EventWriter:
+    """Writes an event file into a directory; events of an earlier file after `step` are discarded."""
 
     def __init__(self, directory: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -22,17 +24,17 @@ class Events:
         self._writer = SummaryWriter(str(directory), purge_step=step + 1 if step else None)
 
     def add(self, record: Record) -> None:
-        """The numbers of a record, if it has any."""
+        """Write the numbers of a record, if it has any."""
         for name, value in scalars(record).items():
             self._writer.add_scalar(name, value, record.step)
 
     def close(self) -> None:
-        """Write what is not yet written."""
+        """Flush and close the file."""
         self._writer.close()
 
 
 def scalars(record: Record) -> dict[str, float]:
-    """The numbers of a record under the names that TensorBoard shows; what is not known is left out."""
+    """The numbers of a record, by the name that TensorBoard shows."""
     values: dict[str, float | None] = {}
     if record.metrics:
         values |= {f"loss/{name}": value for name, value in record.metrics.losses.items()}

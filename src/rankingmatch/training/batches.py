@@ -1,6 +1,6 @@
-"""The batch of a step, from rows to views, and the probe of views that learn: functions of (seed, step).
+"""The batch of a step, from rows to views, and probes for learned augmentation: functions of (seed, step).
 
-Of several processes each makes the views of its own rows; `whole_batch` brings them together.
+With several processes, each augments its own rows; `whole_batch` gathers them.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from rankingmatch.core.randomness import Purpose, torch_generator
 from rankingmatch.data import Split, indices_of_step, rows_of_step
 from rankingmatch.methods import Batch, Method
 from rankingmatch.networks import to_tensor
-from rankingmatch.training.state import TrainSettings
+from rankingmatch.training.settings import TrainSettings
 
 
 def make_batch(
@@ -27,9 +27,9 @@ def make_batch(
     step: int,
     device: torch.device,
 ) -> tuple[Batch, Tensor]:
-    """The batch of a step and the truth of its unlabeled rows (-1 where unknown): a function of (seed, step).
+    """The batch of a step, and the true labels of its unlabeled rows (-1 where unknown).
 
-    The views are of this process's rows, all else is whole.
+    The views are those of this process's rows; everything else is complete.
     """
     labeled = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
     generator = torch_generator(settings.seed, Purpose.LABELED_VIEWS, step)
@@ -38,16 +38,16 @@ def make_batch(
     if not method.unlabeled_views:
         return Batch(labeled_views, labels), torch.empty(0, dtype=torch.long, device=device)
     count = settings.mu * settings.batch_size
-    place = indices_of_step(len(split.unlabeled_rows), count, settings.seed, Purpose.UNLABELED_ROWS, step)
-    rows = split.unlabeled_rows[place]
+    positions = indices_of_step(len(split.unlabeled_rows), count, settings.seed, Purpose.UNLABELED_ROWS, step)
+    rows = split.unlabeled_rows[positions]
     generator = torch_generator(settings.seed, Purpose.UNLABELED_VIEWS, step)
     unlabeled_views = _views(split.images, rows, method.unlabeled_views, views, generator, device)
-    batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(place).to(device))
+    batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(positions).to(device))
     return batch, torch.from_numpy(split.truth[rows]).to(device)
 
 
 def whole_batch(batch: Batch) -> Batch:
-    """A batch with the views of all processes' rows."""
+    """A batch with the views of all processes."""
     labeled = tuple(gathered(view, len(batch.labels)) for view in batch.labeled)
     unlabeled = tuple(gathered(view, len(batch.rows)) for view in batch.unlabeled)
     return replace(batch, labeled=labeled, unlabeled=unlabeled)
@@ -55,7 +55,7 @@ def whole_batch(batch: Batch) -> Batch:
 
 @dataclass(frozen=True)
 class Probe:
-    """Labeled images under a policy that wants to know how well they are still recognised."""
+    """Labeled images under a learned policy, to measure how well the model still recognizes them."""
 
     policy: CTAugment
     draw: CTADraw
@@ -71,17 +71,17 @@ def make_probes(
     step: int,
     device: torch.device,
 ) -> list[Probe]:
-    """The step's labeled images once more, for each view the method uses whose policy learns."""
+    """The labeled images of the step again, for each view of the method whose policy is learned."""
     names = sorted({*method.labeled_views, *method.unlabeled_views})
-    learning = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
-    if not learning:
+    learned = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
+    if not learned:
         return []
     rows = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
     generator = torch_generator(settings.seed, Purpose.PROBES, step)
     images, labels = to_tensor(split.images[own_rows(rows)], device), torch.from_numpy(split.labels[rows]).to(device)
     height, width = images.shape[2:]
     probes = []
-    for policy in learning:
+    for policy in learned:
         draw = policy.draw_probe(len(rows), height, width, generator)
         probes.append(Probe(policy, draw, policy.apply_probe(images, _own_draw(draw)), labels))
     return probes
@@ -102,5 +102,5 @@ def _views(
 
 
 def _own_draw(draw: Any) -> Any:
-    """The part of a draw, a tensor or a named tuple of draws, that is for this process's rows."""
+    """The part of a draw (a tensor, or a named tuple of draws) for this process's rows."""
     return own_rows(draw) if isinstance(draw, Tensor) else type(draw)(*map(_own_draw, draw))

@@ -1,4 +1,4 @@
-"""The training loop: one step, and `train`, a generator that the caller logs, saves and stops."""
+"""The training loop: one step, and `train`, a generator whose caller logs, saves and stops."""
 
 import time
 from collections.abc import Iterator
@@ -16,11 +16,14 @@ from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import outputs
 from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
-from rankingmatch.training.state import State, TrainSettings
+from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.state import State
+
+__all__ = ["train", "training_step", "update_ema"]
 
 
 def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses:
-    """Forward, backward, SGD and EMA: advances the state by one step."""
+    """Advance the state by one step: forward, backward, SGD and EMA."""
     steps = settings.total_steps
     for group in state.optimizer.param_groups:
         group["lr"] = cosine(group["base"], state.step, steps)
@@ -28,7 +31,7 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
     context = Context(state.step, steps, state.ema, generator)
     devices = [state.device] if state.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        # Whatever the network itself draws (dropout) depends on (seed, step), too, and on whose rows they are.
+        # Random numbers of the network itself (dropout) also depend on (seed, step), and on the process.
         position = (state.step, rank()) if rank() else (state.step,)
         torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, *position))
         with torch.autocast(state.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
@@ -44,7 +47,7 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
 
 @torch.no_grad()
 def update_ema(ema: nn.Module, model: nn.Module, decay: float) -> None:
-    """Average the weights; copy the buffers (BatchNorm's running statistics are averages already)."""
+    """Average the weights; copy the buffers, because BatchNorm's running statistics are averages already."""
     torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)
     for mine, new in zip(ema.buffers(), model.buffers(), strict=True):
         mine.copy_(new)
@@ -52,18 +55,32 @@ def update_ema(ema: nn.Module, model: nn.Module, decay: float) -> None:
 
 @torch.no_grad()
 def learn_from_probe(probe: Probe, ema: nn.Module) -> None:
-    """Tell a policy how well the EMA model still knows labeled images under it."""
+    """Update a policy by how well the EMA model recognizes labeled images under it."""
     probabilities = ema(gathered(probe.images, len(probe.labels))).logits.softmax(1)
-    # Proximity 1 - ½ Σ|p - onehot|: whatever the label lacks, the others have, so it is the label's probability.
+    # The proximity 1 - ½ Σ|p - onehot| equals the probability of the label, because probabilities sum to 1.
     proximity = probabilities.gather(1, probe.labels[:, None]).squeeze(1)
     probe.policy.learn(probe.draw, proximity.cpu())
 
 
 def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Record]:
-    """Train from where the state stands to the end; after each step, yield a Record.
+    """Train a state to the last step, and yield a Record after each step.
 
-    Between two records the state is whole: the caller may save it, stop, and go on later from the saved state to
-    the identical result. Raises DivergedError when a loss is not finite.
+    Between two records the state is complete: the caller may save it, stop, and later continue from the saved state
+    to the identical result.
+
+    Parameters
+    ----------
+    state
+        The state of training, from `initial_state` or a checkpoint; it is changed in place.
+    split
+        The images and labels.
+    settings
+        The training protocol.
+
+    Raises
+    ------
+    DivergedError
+        If a loss or a weight is not finite.
     """
     method, steps = state.objective.method, settings.last_step
     started, seconds_before = time.perf_counter(), state.seconds

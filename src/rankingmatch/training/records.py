@@ -1,4 +1,4 @@
-"""What training says of itself: sums on the device while steps go by, plain numbers when a log is due."""
+"""Metrics of training: summed on the device during steps, turned into plain numbers when they are logged."""
 
 from dataclasses import dataclass, field
 
@@ -17,8 +17,8 @@ class Metrics:
     losses: dict[str, float]
     learning_rate: float
     images_per_second: float
-    confident: float | None = None  # share of unlabeled images whose pseudo-label counts
-    purity: float | None = None  # share of those that are right, where the truth is known
+    confident: float | None = None  # share of unlabeled images with a confident pseudo-label
+    purity: float | None = None  # share of those that are correct, where the true label is known
     class_shares: tuple[float, ...] | None = None  # each class's share of the confident pseudo-labels, if there are any
 
 
@@ -33,21 +33,21 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Record:
-    """What `train` says after each step; metrics and evaluation are there when they were due."""
+    """What `train` yields after each step, with metrics and an evaluation when they are due."""
 
     step: int
     steps: int
     seconds: float
-    step_seconds: float  # of this step alone, without the evaluation after it
+    step_seconds: float  # of this step, without the evaluation after it
     metrics: Metrics | None = None
     evaluation: Evaluation | None = None
 
 
 @dataclass
 class Window:
-    """Sums since the last log: kept on the device, so that no step waits for a number.
+    """Sums since the last log, kept on the device so that no step waits for a number.
 
-    Non-finite losses are caught here: for each part, `bad` has the first step at which it was not finite, or -1.
+    They also detect divergence: for each loss, `bad` is the first step at which it was not finite, or -1.
     """
 
     count: int = 0
@@ -55,7 +55,7 @@ class Window:
     bad: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, step: int, values: dict[str, Tensor], parts: dict[str, Tensor]) -> None:
-        """Take in the numbers of a step."""
+        """Add the numbers of a step."""
         self.count += 1
         for name, value in {**values, **parts}.items():
             value = value.detach().float()
@@ -64,7 +64,7 @@ class Window:
             seen = self.bad.get(name, torch.full((), -1, device=part.device))
             now = torch.where(torch.isfinite(part.detach()), -1, step)
             self.bad[name] = torch.where(seen >= 0, seen, now)
-        # In the method's order, also after a checkpoint, which sorts them.
+        # In the method's order, also after resuming from a checkpoint, which sorts them.
         self.bad = {name: self.bad[name] for name in dict.fromkeys([*parts, *self.bad])}
 
     def raise_if_diverged(self) -> None:
@@ -75,7 +75,7 @@ class Window:
             raise DivergedError(bad[part], part)
 
     def metrics(self, learning_rate: float, images_per_second: float) -> Metrics:
-        """The averages: plain numbers, for which the device is waited for."""
+        """The averages as plain numbers; waits for the device."""
         of_classes = self.sums.get("classes")
         sums = {name: float(value) for name, value in self.sums.items() if value is not of_classes}
         losses = {name: sums[name] / self.count for name in self.bad}
@@ -89,9 +89,9 @@ class Window:
 
 
 def pseudo_label_counts(losses: Losses, truth: Tensor, classes: int) -> dict[str, Tensor]:
-    """Numbers of unlabeled rows: all, confident, confident with known truth, and of these the right ones.
+    """Counts of unlabeled rows: all, confident, confident with known truth, and of those the correct ones.
 
-    "classes" has the confident ones of each pseudo-label: (classes,).
+    "classes" is the (classes,) count of confident rows by pseudo-label.
     """
     if losses.pseudo_labels is None:
         return {}

@@ -1,0 +1,157 @@
+"""The outcome of a recipe: its runs, their results, and the tables and curves made from them."""
+
+import datetime
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rankingmatch.bench.recipe import ERRORS, MEMORY, SECONDS, Cell, Recipe
+from rankingmatch.bench.tables import Figure, Table, TableRow, markdown
+from rankingmatch.runs.directory import Result, Run
+
+__all__ = ["Outcome", "costs_of", "curves_of", "markdown_page", "tables_of"]
+
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A recipe that has been run.
+
+    Attributes
+    ----------
+    recipe, scale
+        The recipe, and the scale it was run at.
+    grid, runs, results
+        Its runs in order: what each one is, its directory, and its result.
+    tables
+        The tables they give.
+    """
+
+    recipe: Recipe
+    scale: str
+    grid: list[Cell]
+    runs: list[Run]
+    results: list[Result]
+    tables: list[Table] = field(default_factory=list)
+
+    def indices(self, row: str, column: str) -> list[int]:
+        """The positions in the grid of the runs of a row and a column."""
+        cells = enumerate(self.grid)
+        return [index for index, cell in cells if (cell.row.name, cell.column.title) == (row, column)]
+
+
+def tables_of(outcome: Outcome) -> list[Table]:
+    """The table of test errors, or the two tables of costs if the recipe measures them."""
+    return _cost_tables(outcome) if outcome.recipe.measure else [_error_table(outcome)]
+
+
+def _error_table(outcome: Outcome) -> Table:
+    def figure(indices: list[int]) -> Figure:
+        results = [outcome.results[index] for index in indices]
+        errors = tuple(result.test_error for result in results if result.test_error is not None)
+        return Figure(errors, tuple(result.diverged_at for result in results if result.diverged_at is not None))
+
+    return _table(outcome, ERRORS, "test error %", figure)
+
+
+def _cost_tables(outcome: Outcome) -> list[Table]:
+    """Seconds per epoch or milliseconds per batch, and the peak memory in each."""
+
+    def figure(quantity: str) -> Callable[[list[int]], Figure]:
+        return lambda indices: Figure(
+            tuple(float(cost) for index in indices for cost in costs_of(outcome, index)[quantity])
+        )
+
+    per = outcome.recipe.measure
+    unit = "seconds per epoch" if per == "epoch" else "milliseconds per batch"
+    if per == "epoch" and outcome.scale != "paper":
+        unit += f" of {outcome.grid[0].config.training.evaluation_interval} steps"
+    return [
+        _table(outcome, SECONDS, unit, figure(SECONDS)),
+        _table(outcome, MEMORY, f"peak memory in MB, {per} by {per}", figure(MEMORY)),
+    ]
+
+
+def costs_of(outcome: Outcome, index: int) -> dict[str, np.ndarray]:
+    """The cost of each epoch or batch of a run: seconds (milliseconds for a batch) and peak memory in MB."""
+    costs = outcome.runs[index].step_costs()
+    seconds, memory = costs[:, 1], costs[:, 2] / MEGABYTE
+    if outcome.recipe.measure == "batch":
+        return {SECONDS: 1000 * seconds, MEMORY: memory}
+    length = outcome.grid[index].config.training.evaluation_interval
+    whole = len(costs) // length
+    return {
+        SECONDS: seconds[: whole * length].reshape(whole, length).sum(1),
+        MEMORY: memory[: whole * length].reshape(whole, length).max(1),
+    }
+
+
+def _table(outcome: Outcome, quantity: str, unit: str, figure: Callable[[list[int]], Figure]) -> Table:
+    """A table of one quantity; rows that only the paper has come first, as cited."""
+    recipe = outcome.recipe
+    paper = recipe.paper.get(quantity, {})
+    head = tuple(column.title for column in recipe.columns)
+    own = {row.name for row in recipe.rows}
+    cited = [TableRow(name, (None,) * len(head), figures) for name, figures in paper.items() if name not in own]
+    measured = [
+        TableRow(
+            row.name,
+            tuple(figure(outcome.indices(row.name, column)) for column in head),
+            paper.get(row.name, ("",) * len(head)),
+        )
+        for row in recipe.rows
+    ]
+    scale = "" if outcome.scale == "paper" else f" (at scale {outcome.scale})"
+    return Table(recipe.title + scale, unit, head, (*cited, *measured))
+
+
+def details(outcome: Outcome) -> str:
+    """Every fold of every row and column, with validation errors and times, in Markdown."""
+    lines = ["| | | test error of each fold | validation error % | seconds per run |", "|---|---|---|---|---|"]
+    for column in outcome.recipe.columns:
+        for row in outcome.recipe.rows:
+            results = [outcome.results[index] for index in outcome.indices(row.name, column.title)]
+            folds = [_fold(result) for result in results]
+            validation = Figure(tuple(r.val_error for r in results if r.val_error is not None))
+            seconds = sum(result.seconds for result in results) / len(results)
+            lines.append(f"| {row.name} | {column.title} | {', '.join(folds)} | {validation} | {seconds:.0f} |")
+    return "\n".join([*lines, ""])
+
+
+def _fold(result: Result) -> str:
+    """The test error of a run, or the step at which it diverged, or a dash without test images."""
+    if result.test_error is not None:
+        return f"{result.test_error:.2f}"
+    return "–" if result.diverged_at is None else f"NaN-{result.diverged_at}"
+
+
+def curves_of(outcome: Outcome) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+    """Quantity → column → row → one value for each epoch or batch of the first fold."""
+    curves: dict[str, dict[str, dict[str, np.ndarray]]] = {SECONDS: {}, MEMORY: {}}
+    for index, cell in enumerate(outcome.grid):
+        if cell.fold == 0:
+            for quantity, values in costs_of(outcome, index).items():
+                curves[quantity].setdefault(cell.column.title, {})[cell.row.name] = values
+    return curves
+
+
+def markdown_page(outcomes: list[Outcome], command: str) -> str:
+    """A page of tables, with the command, date and machine that produced it."""
+    today = datetime.date.today().isoformat()
+    parts = [
+        "# Results\n",
+        f"Written by `{command}` on {today}, on {platform.machine()} with {os.cpu_count()} CPU cores. "
+        "Errors of the EMA weights at the last step, mean ± standard deviation over folds; a fold is a seed, "
+        "which determines the labels, the initial weights and all random numbers. Seconds are wall time per run. The "
+        "lowest mean of a column is bold.\n",
+    ]
+    for outcome in outcomes:
+        parts.append(f"## {outcome.tables[0].title}\n")
+        parts.extend(markdown(table) for table in outcome.tables)
+        if not outcome.recipe.measure:
+            parts.append(details(outcome))
+    return "\n".join(parts)

@@ -1,0 +1,58 @@
+"""Errors carry the names of options; whoever shows them spells the names."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from rankingmatch.core.errors import (
+    ConfigError,
+    DivergedError,
+    Interrupted,
+    RankingMatchError,
+    RunError,
+    first_line,
+    setting,
+    unknown_name,
+)
+from rankingmatch.core.options import flag
+
+
+def test_a_name_is_spelled_by_whoever_shows_the_message() -> None:
+    error = ConfigError(f"{setting('learning_rate')} is {{mu}}; lower {setting('mu')}")
+    assert str(error) == "learning_rate is {mu}; lower mu"
+    assert error.spelled(flag) == "--learning-rate is {mu}; lower --mu"
+    assert error.settings == ("learning_rate", "mu")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError(f"{setting('mu')} is 0"),
+        DivergedError(7, "labeled_ce"),
+        RunError("not finished", resumable=Path("runs/a")),
+        Interrupted(resumable=Path("runs/b")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_survives_the_way_from_another_process(error: RankingMatchError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert copy.spelled(flag) == error.spelled(flag)
+    assert getattr(copy, "resumable", None) == getattr(error, "resumable", None)
+
+
+def test_a_diverged_run_names_step_part_and_remedy() -> None:
+    error = DivergedError(7, "labeled_ce")
+    assert (error.step, error.part) == (7, "labeled_ce")
+    assert error.spelled(flag).endswith("became non-finite at step 7; try a lower --learning-rate")
+
+
+def test_the_first_line_of_an_error_without_a_message_is_its_type() -> None:
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError"
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_ones_or_all() -> None:
+    assert "did you mean 'digits'?" in str(unknown_name("dataset", "digit", ["digits", "svhn"]))
+    assert "choose from: digits, svhn" in str(unknown_name("dataset", "xyz", ["svhn", "digits"]))

@@ -1,0 +1,98 @@
+"""Every file has a format number; one from a newer version is refused in a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from tiny import tiny_settings, tiny_split, tiny_state
+
+import rankingmatch as rm
+from rankingmatch.core.errors import RunError
+from rankingmatch.core.formats import FORMATS, check_format
+from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.model import load_model
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("formats") / "run"
+    given: dict[str, Any] = {"labels": 40, "steps": 2, "batch_size": 8, "threads": 1}
+    return rm.train("digits", method="supervised", out=out, report=False, **given)
+
+
+FILES = {"config": "config.json", "split": "split.json", "result": "result.json", "metrics": "metrics.jsonl"}
+
+
+def values_of(run: Run, kind: str) -> dict[str, Any]:
+    text = (run.path / FILES[kind]).read_text()
+    values: dict[str, Any] = json.loads(text.splitlines()[0] if kind == "metrics" else text)
+    return values
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_has_its_number(run: Run, kind: str) -> None:
+    assert values_of(run, kind)["format"] == FORMATS[kind]
+
+
+def test_checkpoint_and_model_have_their_numbers(run: Run) -> None:
+    checkpoint = next(run.checkpoints.glob("*.json"))
+    assert json.loads(checkpoint.read_text())["format"] == FORMATS["checkpoint"]
+    with safe_open(run.model_path, "pt") as file:
+        assert json.loads(file.metadata()["rankingmatch"])["format"] == FORMATS["model"]
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_newer_file_is_refused_in_a_sentence(run: Run, kind: str) -> None:
+    path = run.path / FILES[kind]
+    before = path.read_text()
+    path.write_text(json.dumps({**values_of(run, kind), "format": 99}) + "\n")
+    read = {"config": run.config, "split": run.label_count, "result": run.result, "metrics": run.history}[kind]
+    try:
+        with pytest.raises(RunError, match=r"newer version of rankingmatch \(format 99; .*upgrade"):
+            read()
+    finally:
+        path.write_text(before)
+
+
+def test_a_newer_model_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> None:
+    with safe_open(run.model_path, "pt") as file:
+        values = json.loads(file.metadata()["rankingmatch"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(tensors, tmp_path / "new.safetensors", {"rankingmatch": json.dumps({**values, "format": 2})})
+    with pytest.raises(RunError, match="newer version"):
+        load_model(tmp_path / "new.safetensors", torch.device("cpu"))
+
+
+def test_a_newer_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    state = tiny_state(tiny_split(), tiny_settings())
+    save_checkpoint(tmp_path, state)
+    (path,) = tmp_path.glob("*.json")
+    values = {**json.loads(path.read_text()), "format": 99}
+    path.write_text(json.dumps({**values, **checksums(values, path.with_suffix(".safetensors").read_bytes())}))
+    with pytest.raises(RunError, match="newer version"):
+        restore_latest(tmp_path, state)
+
+
+@pytest.mark.parametrize("number", [0, -1, "1", None, 1.5, True])
+def test_a_number_that_is_none_is_refused(number: Any, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="format is"):
+        check_format("config", {"format": number}, tmp_path)
+
+
+def test_a_file_without_a_number_is_an_old_one(run: Run) -> None:
+    for kind, name in FILES.items():
+        path = run.path / name
+        values = values_of(run, kind)
+        del values["format"]
+        if kind == "config":
+            values["execution"]["licence"] = values["execution"].pop("license")
+        path.write_text(json.dumps(values) + "\n")
+    assert run.config().execution.license is None
+    assert run.label_count() == 40
+    assert run.result() is not None
+    assert run.history()

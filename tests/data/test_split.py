@@ -98,14 +98,14 @@ def test_a_saved_split_comes_back_whatever_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read as a split.json"),
-        ('{"labeled": [1]}', "cannot be read as a split.json"),
-        ('{"labeled": ["a"], "validation": []}', "cannot be read as a split.json"),
-        ('{"labeled": [1, 1], "validation": []}', "names rows twice"),
-        ('{"labeled": [1], "validation": [1]}', "names rows twice"),
+        ("{", "is not a split.json"),
+        ('{"labeled": [1]}', "is not a split.json"),
+        ('{"labeled": ["a"], "validation": []}', "is not a split.json"),
+        ('{"labeled": [1, 1], "validation": []}', "has rows twice"),
+        ('{"labeled": [1], "validation": [1]}', "has rows twice"),
         ('{"labeled": [60], "validation": []}', "beyond the 60"),
         ('{"labeled": [-1], "validation": []}', "beyond the 60"),
-        ('{"labeled": [0, 1], "validation": []}', "no labeled image of the class 'dog' is left"),
+        ('{"labeled": [0, 1], "validation": []}', "the class 'dog' has no labeled image left"),
     ],
 )
 def test_a_split_that_cannot_be_used_is_named(content: str, message: str, tmp_path: Path) -> None:
@@ -122,7 +122,15 @@ def test_a_split_of_other_files_is_warned_about(
     path = tmp_path / "split.json"
     path.write_text(json.dumps(rows_to_json(first)))
     make_split(replace(dataset(), fingerprint=now), DataSettings(split=str(path)), seed=0)
-    assert ("was made when the folder had other files" in caplog.text) == warned
+    assert ("was written when the folder's files were different" in caplog.text) == warned
+
+
+def test_a_split_may_have_a_format_number(tmp_path: Path) -> None:
+    first = make_split(dataset(), DataSettings(labels=12), seed=0)
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps({"format": 1, **rows_to_json(first)}))
+    again = make_split(dataset(), DataSettings(split=str(path)), seed=1)
+    assert again.labeled_rows.tolist() == first.labeled_rows.tolist()
 
 
 def test_given_folds_are_used_and_the_other_labeled_images_validate() -> None:
@@ -147,9 +155,9 @@ def test_labeled_images_join_the_pool_only_when_asked() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (DataSettings(labels=61), "--labels 61 is more than the 60 labeled"),
-        (DataSettings(labels=2), "--labels 2 is fewer than the 3 classes"),
-        (DataSettings(validation=60), "--validation 60 leaves no labeled image"),
+        (DataSettings(labels=61), "labels is 61, more than the 60 labeled"),
+        (DataSettings(labels=2), "labels is 2, fewer than the 3 classes"),
+        (DataSettings(validation=60), "validation is 60, which leaves none of the 60 labeled images"),
     ],
 )
 def test_impossible_requests_are_named(settings: DataSettings, message: str) -> None:

@@ -102,7 +102,7 @@ def stl10(place: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tiny_imagenet(place: Path) -> tuple[int, int]:
-    """A zip of 3 classes with 4 training images each, a grey one among them, and 2 validation images."""
+    """A zip of 3 classes with 4 training images each, one of them grayscale, and 2 validation images."""
     place.mkdir(parents=True, exist_ok=True)
     folder, wnids = "tiny-imagenet-200", ["n03", "n01", "n02"]
     with zipfile.ZipFile(place / "tiny-imagenet-200.zip", "w") as archive:

@@ -19,15 +19,15 @@ def picture(path: Path, color: tuple[int, int, int] = (200, 30, 30), size: tuple
 COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 
 
-def class_folders(place: Path, each: int = 4, classes: tuple[str, ...] = ("red", "green", "blue")) -> Path:
+def class_folders(folder: Path, each: int = 4, classes: tuple[str, ...] = ("red", "green", "blue")) -> Path:
     """A folder of images for each class, named by its color."""
     for name in classes:
         for number in range(each):
-            picture(place / name / f"{place.name}-{name}-{number}.png", COLORS.get(name, (128, 128, 128)))
-    return place
+            picture(folder / name / f"{folder.name}-{name}-{number}.png", COLORS.get(name, (128, 128, 128)))
+    return folder
 
 
-def digit_files(place: Path, labeled: int = 4, unlabeled: int = 150, test: int = 5) -> Path:
+def digit_files(folder: Path, labeled: int = 4, unlabeled: int = 150, test: int = 5) -> Path:
     """scikit-learn's digits as PNG files: some of each class labeled, some for testing, the others unlabeled."""
     digits = load_digits()
     used = dict.fromkeys(range(10), 0)
@@ -36,7 +36,7 @@ def digit_files(place: Path, labeled: int = 4, unlabeled: int = 150, test: int =
         part = "labeled" if used[label] <= labeled else "test" if used[label] <= labeled + test else "unlabeled"
         if part == "unlabeled" and (unlabeled := unlabeled - 1) < 0:
             continue
-        path = place / part / ("" if part == "unlabeled" else str(label)) / f"{number:04d}.png"
+        path = folder / part / ("" if part == "unlabeled" else str(label)) / f"{number:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.rint(image * (255 / 16)).astype(np.uint8)).save(path)
-    return place
+    return folder

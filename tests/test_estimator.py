@@ -219,7 +219,7 @@ def test_images_that_are_nearly_black_are_warned_about() -> None:
         (lambda x, y: (x.astype(float) * 2, y), "floats in 0…255, or floats in 0…1"),
         (lambda x, y: (np.where(x > 90, np.nan, x), y), "contains NaN"),
         (lambda x, y: (x.astype(str), y), "has the type <U"),
-        (lambda x, y: ([x[0], x[1, :7], *x[2:]], y), "are all images of one size"),
+        (lambda x, y: ([x[0], x[1, :7], *x[2:]], y), "all images must have one size"),
         (lambda x, y: (x[:0], y[:0]), "no row of y has a label|0 sample"),
         (lambda x, y: (x[:-1], y), "59 images and y 60 labels"),
         (lambda x, y: (x, None), "target y is None"),
@@ -227,9 +227,9 @@ def test_images_that_are_nearly_black_are_warned_about() -> None:
         (lambda x, y: (x, np.where(y == 0, 0, -1)), "only one class"),
         (lambda x, y: (x, y + 0.5), "continuous"),
         (lambda x, y: (x, np.stack([y, y], 1)), "one label per image"),
-        (lambda x, y: (x, np.where(y < 0, "nan", "a")), "the text 'nan'"),
-        (lambda x, y: (x, np.array(["a", -1] * 30)), "the text '-1'"),
-        (lambda x, y: (x, ["a", 1] * 30), "either numbers or texts"),
+        (lambda x, y: (x, np.where(y < 0, "nan", "a")), "the string 'nan'"),
+        (lambda x, y: (x, np.array(["a", -1] * 30)), "the string '-1'"),
+        (lambda x, y: (x, ["a", 1] * 30), "either numbers or strings"),
     ],
 )
 def test_what_cannot_be_learned_from_is_named(change: Any, message: str) -> None:
@@ -428,5 +428,5 @@ def test_options_that_would_do_nothing_are_refused(name: str) -> None:
 def test_a_missing_value_that_became_a_text_is_no_class() -> None:
     images, truth, _ = some()
     names = np.array(["a", "b", "nan"], dtype=object)[truth]  # as pandas' astype(str) makes them
-    with pytest.raises(InputError, match="y has the text 'nan'"):
+    with pytest.raises(InputError, match="y has the string 'nan'"):
         quick().fit(images, names)

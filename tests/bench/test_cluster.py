@@ -74,7 +74,7 @@ def test_a_cluster_gives_the_identical_runs_and_keeps_finished_ones(cluster: Clu
 @needs_ray
 def test_a_mistake_on_the_cluster_comes_back_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT + 'split = "nowhere.json"\n')
-    with pytest.raises(RankingMatchError, match=r"^--split .*nowhere.json cannot be read"):
+    with pytest.raises(RankingMatchError, match=r"^split is .*nowhere.json, which cannot be read"):
         run_recipe(recipe, out=tmp_path, cluster=cluster)
 
 

@@ -84,7 +84,7 @@ def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path:
 
 def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
-    with pytest.raises(RankingMatchError, match=r"split .*nowhere.json cannot be read"):
+    with pytest.raises(RankingMatchError, match=r"split is .*nowhere.json, which cannot be read"):
         run_recipe(recipe, out=tmp_path, jobs=2)
 
 

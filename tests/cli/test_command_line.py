@@ -276,7 +276,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["train", "digits", "--network", "wrn-28-two"], "unknown network 'wrn-28-two'; did you mean 'wrn-28-2'?"),
         (["train", "digits", "--network", "wrn-27-2"], "the depth must be"),
         (["train", "digits", "--labels", "5000"], "--labels 5000 is more than the 1300 labeled training images"),
-        (["train", "digits", "--labels", "9"], "--labels 9 is fewer than the 10 classes"),
+        (["train", "digits", "--labels", "9"], "--labels is 9, fewer than the 10 classes"),
         (["train", "digits", "--threshold", "0"], "--threshold is 0.0; it must be in (0, 1]"),
         (["train", "digits", "--threshold", "1.2"], "--threshold is 1.2; it must be in (0, 1]"),
         (["train", "digits", "--batch-size", "0"], "--batch-size is 0; it must be in [1, 65536]"),

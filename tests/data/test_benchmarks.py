@@ -1,4 +1,4 @@
-"""The benchmarks' readers on files in exactly the original formats: small ones written here, real ones where there."""
+"""Readers of original files: small files in exactly the original formats, and the real files if they are available."""
 
 import os
 import pickle
@@ -19,20 +19,20 @@ from rankingmatch.data.resize import resize_images
 
 
 @pytest.fixture(autouse=True)
-def caches_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("RANKINGMATCH_DATA", raising=False)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def data_dir(tmp_path: Path) -> Path:
     directory = tmp_path / "files"
     directory.mkdir()
     return directory
 
 
 def caches(tmp_path: Path) -> list[Path]:
-    """What the cache holds, but for the remembered checksums."""
+    """The directories in the cache."""
     return [path for path in (tmp_path / "cache").glob("rankingmatch/decoded/*") if path.suffix != ".json"]
 
 
@@ -53,11 +53,11 @@ Write = Callable[[Path], tuple[np.ndarray, np.ndarray]]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_images_and_labels_come_back_as_they_were_written(
-    name: str, write: Write, test_count: int, place: Path
+    name: str, write: Write, test_count: int, data_dir: Path
 ) -> None:
-    images, labels = write(place)
+    images, labels = write(data_dir)
     for _ in range(2):  # decoded, then from the cache
-        dataset = benchmark(name).load(place)
+        dataset = benchmark(name).load(data_dir)
         assert dataset.train.images.dtype == np.uint8
         assert np.array_equal(dataset.train.images, images)
         assert np.array_equal(dataset.train.labels, labels)
@@ -76,20 +76,20 @@ def test_images_and_labels_come_back_as_they_were_written(
     ],
 )
 def test_archives_are_read_without_being_unpacked(
-    name: str, write: Write, folder: str, archive: str, place: Path, caplog: pytest.LogCaptureFixture
+    name: str, write: Write, folder: str, archive: str, data_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    images, labels = write(place)
-    original_files.packed(place, folder, archive)
-    dataset = benchmark(name).load(place)
+    images, labels = write(data_dir)
+    original_files.packed(data_dir, folder, archive)
+    dataset = benchmark(name).load(data_dir)
     assert np.array_equal(dataset.train.images, images)
     assert np.array_equal(dataset.train.labels, labels)
-    assert [path.name for path in place.iterdir()] == [archive]
+    assert [path.name for path in data_dir.iterdir()] == [archive]
     assert f"{archive} is not the original file" in caplog.text
 
 
-def test_stl10_has_its_folds_and_its_unlabeled_images(place: Path) -> None:
-    original_files.stl10(place)
-    dataset = benchmark("stl10").load(place)
+def test_stl10_has_its_folds_and_its_unlabeled_images(data_dir: Path) -> None:
+    original_files.stl10(data_dir)
+    dataset = benchmark("stl10").load(data_dir)
     assert [len(fold) for fold in dataset.folds] == [5] * 10
     split = make_split(dataset, DataSettings(), seed=1)
     assert split.labeled_rows.tolist() == sorted((1 + 4 * n) % 20 for n in range(5))
@@ -97,21 +97,21 @@ def test_stl10_has_its_folds_and_its_unlabeled_images(place: Path) -> None:
     assert split.unlabeled_rows.tolist() == list(range(20, 29))
 
 
-def test_a_resized_dataset_is_the_same_but_for_its_images(place: Path) -> None:
-    original_files.stl10(place)
-    whole, small = benchmark("stl10").load(place), benchmark("stl10").load(place, 24)
+def test_only_the_images_of_a_resized_dataset_differ(data_dir: Path) -> None:
+    original_files.stl10(data_dir)
+    whole, small = benchmark("stl10").load(data_dir), benchmark("stl10").load(data_dir, 24)
     assert np.array_equal(small.train.images, resize_images(whole.train.images, 24))
     assert np.array_equal(small.train.labels, whole.train.labels)
     assert [fold.tolist() for fold in small.folds] == [fold.tolist() for fold in whole.folds]
     assert isinstance(small.train.images, np.memmap)
     assert small.test is not None
     assert small.test.images.shape[1:] == (24, 24, 3)
-    assert benchmark("stl10").load(place, 96).train.images.shape[1:3] == (96, 96)
+    assert benchmark("stl10").load(data_dir, 96).train.images.shape[1:3] == (96, 96)
 
 
-def test_tiny_imagenet_reads_grayscale_jpegs_and_tests_on_its_validation_images(place: Path) -> None:
-    original_files.tiny_imagenet(place)
-    dataset = benchmark("tiny-imagenet").load(place)
+def test_tiny_imagenet_reads_grayscale_jpegs_and_tests_on_its_validation_images(data_dir: Path) -> None:
+    original_files.tiny_imagenet(data_dir)
+    dataset = benchmark("tiny-imagenet").load(data_dir)
     assert dataset.classes == ("crane n01", "crane n02", "bow")
     assert dataset.train.images.shape == (12, 64, 64, 3)
     assert dataset.train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
@@ -122,63 +122,63 @@ def test_tiny_imagenet_reads_grayscale_jpegs_and_tests_on_its_validation_images(
     assert dataset.test.labels.tolist() == [1, 0]
 
 
-def test_idx_files_may_be_unzipped(place: Path) -> None:
-    images, _ = original_files.fashion_mnist(place, zipped=False)
-    assert np.array_equal(benchmark("fashion-mnist").load(place).train.images, images)
+def test_idx_files_may_be_unzipped(data_dir: Path) -> None:
+    images, _ = original_files.fashion_mnist(data_dir, zipped=False)
+    assert np.array_equal(benchmark("fashion-mnist").load(data_dir).train.images, images)
 
 
-def test_files_are_found_below_the_dataset_name_and_by_environment(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_are_found_in_a_folder_of_the_dataset_name_and_by_environment_variable(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original_files.cifar10_python(place / "cifar10")
-    monkeypatch.setenv("RANKINGMATCH_DATA", str(place))
+    original_files.cifar10_python(data_dir / "cifar10")
+    monkeypatch.setenv("RANKINGMATCH_DATA", str(data_dir))
     assert len(benchmark("cifar10").load(None).train) == 20
 
 
-def test_the_cache_follows_the_files(place: Path) -> None:
-    original_files.cifar10_binary(place)
-    before = benchmark("cifar10").load(place).train.labels.copy()
-    path = place / "cifar-10-batches-bin/data_batch_1.bin"
+def test_the_cache_follows_the_files(data_dir: Path) -> None:
+    original_files.cifar10_binary(data_dir)
+    before = benchmark("cifar10").load(data_dir).train.labels.copy()
+    path = data_dir / "cifar-10-batches-bin/data_batch_1.bin"
     content = bytearray(path.read_bytes())
     content[0] = (content[0] + 1) % 10
     path.write_bytes(bytes(content))
     os.utime(path, ns=(1, 1))
-    after = benchmark("cifar10").load(place).train.labels
+    after = benchmark("cifar10").load(data_dir).train.labels
     assert (before != after).sum() == 1
 
 
 # --- bad input -----------------------------------------------------------------------------------------------
 
 
-def truncated_tar(place: Path) -> str:
-    original_files.cifar10_python(place)
-    original_files.packed(place, "cifar-10-batches-py", "cifar-10-python.tar.gz")
-    path = place / "cifar-10-python.tar.gz"
+def truncated_tar(data_dir: Path) -> str:
+    original_files.cifar10_python(data_dir)
+    original_files.packed(data_dir, "cifar-10-batches-py", "cifar-10-python.tar.gz")
+    path = data_dir / "cifar-10-python.tar.gz"
     path.write_bytes(path.read_bytes()[:20_000])
     return "cifar10"
 
 
-def truncated_zip(place: Path) -> str:
-    original_files.tiny_imagenet(place)
-    path = place / "tiny-imagenet-200.zip"
+def truncated_zip(data_dir: Path) -> str:
+    original_files.tiny_imagenet(data_dir)
+    path = data_dir / "tiny-imagenet-200.zip"
     path.write_bytes(path.read_bytes()[:5000])
     return "tiny-imagenet"
 
 
-def no_zip(place: Path) -> str:
-    (place / "tiny-imagenet-200.zip").write_bytes(b"<html>not found</html>")
+def no_zip(data_dir: Path) -> str:
+    (data_dir / "tiny-imagenet-200.zip").write_bytes(b"<html>not found</html>")
     return "tiny-imagenet"
 
 
-def missing_file(place: Path) -> str:
-    original_files.svhn(place)
-    (place / "test_32x32.mat").unlink()
+def missing_file(data_dir: Path) -> str:
+    original_files.svhn(data_dir)
+    (data_dir / "test_32x32.mat").unlink()
     return "svhn"
 
 
-def missing_batch(place: Path) -> str:
-    original_files.cifar10_python(place)
-    (place / "cifar-10-batches-py/data_batch_3").unlink()
+def missing_batch(data_dir: Path) -> str:
+    original_files.cifar10_python(data_dir)
+    (data_dir / "cifar-10-batches-py/data_batch_3").unlink()
     return "cifar10"
 
 
@@ -189,73 +189,73 @@ class Harm:
         return os.system, ("touch harm-was-done",)
 
 
-def malicious_pickle(place: Path) -> str:
-    original_files.cifar10_python(place)
-    (place / "cifar-10-batches-py/data_batch_1").write_bytes(pickle.dumps({b"data": Harm(), b"labels": []}))
+def malicious_pickle(data_dir: Path) -> str:
+    original_files.cifar10_python(data_dir)
+    (data_dir / "cifar-10-batches-py/data_batch_1").write_bytes(pickle.dumps({b"data": Harm(), b"labels": []}))
     return "cifar10"
 
 
-def torn_pickle(place: Path) -> str:
-    original_files.cifar10_python(place)
-    path = place / "cifar-10-batches-py/data_batch_1"
+def torn_pickle(data_dir: Path) -> str:
+    original_files.cifar10_python(data_dir)
+    path = data_dir / "cifar-10-batches-py/data_batch_1"
     path.write_bytes(path.read_bytes()[:-3000])
     return "cifar10"
 
 
-def escaping_tar(place: Path) -> str:
-    with tarfile.open(place / "cifar-10-python.tar.gz", "w:gz") as tar:
+def escaping_tar(data_dir: Path) -> str:
+    with tarfile.open(data_dir / "cifar-10-python.tar.gz", "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("../escaped"))
     return "cifar10"
 
 
-def escaping_zip(place: Path) -> str:
-    with zipfile.ZipFile(place / "tiny-imagenet-200.zip", "w") as archive:
+def escaping_zip(data_dir: Path) -> str:
+    with zipfile.ZipFile(data_dir / "tiny-imagenet-200.zip", "w") as archive:
         archive.writestr("../escaped", "x")
     return "tiny-imagenet"
 
 
-def mat_of_another_shape(place: Path) -> str:
-    original_files.svhn(place)
-    savemat(place / "train_32x32.mat", {"X": np.zeros((28, 28, 3, 4), np.uint8), "y": np.ones((4, 1))})
+def mat_of_another_shape(data_dir: Path) -> str:
+    original_files.svhn(data_dir)
+    savemat(data_dir / "train_32x32.mat", {"X": np.zeros((28, 28, 3, 4), np.uint8), "y": np.ones((4, 1))})
     return "svhn"
 
 
-def mat_that_is_none(place: Path) -> str:
-    original_files.svhn(place)
-    (place / "train_32x32.mat").write_bytes(b"MATLAB 5.0 MAT-file" + b"\0" * 300)
+def mat_that_is_none(data_dir: Path) -> str:
+    original_files.svhn(data_dir)
+    (data_dir / "train_32x32.mat").write_bytes(b"MATLAB 5.0 MAT-file" + b"\0" * 300)
     return "svhn"
 
 
-def odd_records(place: Path) -> str:
-    original_files.cifar10_binary(place)
-    path = place / "cifar-10-batches-bin/data_batch_2.bin"
+def odd_records(data_dir: Path) -> str:
+    original_files.cifar10_binary(data_dir)
+    path = data_dir / "cifar-10-batches-bin/data_batch_2.bin"
     path.write_bytes(path.read_bytes()[:-1])
     return "cifar10"
 
 
-def labels_out_of_range(place: Path) -> str:
-    original_files.cifar10_binary(place)
-    path = place / "cifar-10-batches-bin/data_batch_2.bin"
+def labels_out_of_range(data_dir: Path) -> str:
+    original_files.cifar10_binary(data_dir)
+    path = data_dir / "cifar-10-batches-bin/data_batch_2.bin"
     path.write_bytes(b"\xff" + path.read_bytes()[1:])
     return "cifar10"
 
 
-def torn_stl10(place: Path) -> str:
-    original_files.stl10(place)
-    path = place / "stl10_binary/unlabeled_X.bin"
+def torn_stl10(data_dir: Path) -> str:
+    original_files.stl10(data_dir)
+    path = data_dir / "stl10_binary/unlabeled_X.bin"
     path.write_bytes(path.read_bytes()[:-5])
     return "stl10"
 
 
-def no_idx(place: Path) -> str:
-    original_files.fashion_mnist(place, zipped=False)
-    (place / "train-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + b"\0" * 12 + b"more")
+def no_idx(data_dir: Path) -> str:
+    original_files.fashion_mnist(data_dir, zipped=False)
+    (data_dir / "train-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + b"\0" * 12 + b"more")
     return "fashion-mnist"
 
 
-def no_gzip(place: Path) -> str:
-    original_files.fashion_mnist(place)
-    (place / "train-labels-idx1-ubyte.gz").write_bytes(b"plain")
+def no_gzip(data_dir: Path) -> str:
+    original_files.fashion_mnist(data_dir)
+    (data_dir / "train-labels-idx1-ubyte.gz").write_bytes(b"plain")
     return "fashion-mnist"
 
 
@@ -280,13 +280,13 @@ def no_gzip(place: Path) -> str:
         (no_gzip, "cannot be read"),
     ],
 )
-def test_bad_files_get_one_clear_line_and_leave_nothing_behind(
-    make: Callable[[Path], str], message: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_files_raise_an_error_of_one_line_and_leave_nothing_in_the_cache(
+    make: Callable[[Path], str], message: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name = make(place)
+    name = make(data_dir)
     with pytest.raises(DataError) as error:
-        benchmark(name).load(place)
+        benchmark(name).load(data_dir)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert caches(tmp_path) == []
@@ -294,33 +294,33 @@ def test_bad_files_get_one_clear_line_and_leave_nothing_behind(
     assert not (tmp_path / "escaped").exists()
 
 
-def test_a_full_disk_while_caching_is_named_and_leaves_nothing(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_an_error_and_leaves_nothing_in_the_cache(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original_files.cifar10_python(place)
+    original_files.cifar10_python(data_dir)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(DataError, match="No space left on device"):
-        benchmark("cifar10").load(place)
+        benchmark("cifar10").load(data_dir)
     assert caches(tmp_path) == []
 
 
-def test_absent_and_offline_names_the_file_its_address_and_its_place(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_error_for_a_failed_download_has_the_address_and_the_directory(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     with pytest.raises(DataError) as error:
-        benchmark("cifar10").load(place)
+        benchmark("cifar10").load(data_dir)
     assert "download https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz and put it into" in str(error.value)
-    assert str(place) in str(error.value)
-    assert not place.exists(), "an empty directory was left behind"
+    assert str(data_dir) in str(error.value)
+    assert not data_dir.exists(), "an empty directory was left behind"
 
 
-# --- the real files, where they are ---------------------------------------------------------------------------
+# --- the real files, if available ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_absent_and_offline_names_the_file_its_address_and_its_place(
 )
 def test_real_files_are_read(name: str, train: tuple[int, ...], test: int, roughest: float) -> None:
     if not os.environ.get("RANKINGMATCH_TEST_DATA"):
-        pytest.skip("$RANKINGMATCH_TEST_DATA names no directory with the real files")
+        pytest.skip("$RANKINGMATCH_TEST_DATA is not set to a directory with the real files")
     dataset = benchmark(name).load(Path(os.environ["RANKINGMATCH_TEST_DATA"]))
     assert dataset.train.images.shape == train
     assert dataset.test is not None
@@ -348,7 +348,7 @@ def test_real_files_are_read(name: str, train: tuple[int, ...], test: int, rough
 )
 def test_splits_are_those_of_appendix_d(name: str, labels: int, sizes: tuple[int, int]) -> None:
     if not os.environ.get("RANKINGMATCH_TEST_DATA"):
-        pytest.skip("$RANKINGMATCH_TEST_DATA names no directory with the real files")
+        pytest.skip("$RANKINGMATCH_TEST_DATA is not set to a directory with the real files")
     dataset = benchmark(name).load(Path(os.environ["RANKINGMATCH_TEST_DATA"]))
     settings = DataSettings(labels=labels, validation=benchmark(name).settings["validation"])
     split = make_split(dataset, settings, seed=0)

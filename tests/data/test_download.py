@@ -1,4 +1,4 @@
-"""Downloads against a server on this machine: checked, resumed, and never half there."""
+"""Downloads from a local server: verified, resumed, and never incomplete."""
 
 import hashlib
 import http.server
@@ -15,13 +15,13 @@ CONTENT = bytes(range(256)) * 4000
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT, whole or from the byte that is asked for, and remembers what was asked."""
+    """Serves CONTENT, from the first or the requested byte, and records the requests."""
 
-    asked: ClassVar[list[str | None]] = []
+    requested: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
-        Server.asked.append(wanted)
+        Server.requested.append(wanted)
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
         if start >= len(CONTENT):
             self.send_error(416)
@@ -38,9 +38,9 @@ class Server(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    Server.asked.clear()
+    Server.requested.clear()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/file.bin"
         server.shutdown()
 
@@ -49,27 +49,37 @@ def right(address: str) -> RemoteFile:
     return RemoteFile(address, hashlib.md5(CONTENT).hexdigest())
 
 
-def test_a_file_arrives_whole(address: str, tmp_path: Path) -> None:
+def test_a_file_is_downloaded_completely(address: str, tmp_path: Path) -> None:
     download(right(address), tmp_path)
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
 
 
 @pytest.mark.parametrize("have", [1, 700_000, len(CONTENT)])
-def test_an_interrupted_download_goes_on_where_it_stopped(have: int, address: str, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_resumed(have: int, address: str, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
     download(right(address), tmp_path)
-    assert Server.asked == [f"bytes={have}-"]
+    assert Server.requested == [f"bytes={have}-"]
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
-def test_a_file_that_is_not_the_original_is_refused_and_removed(address: str, tmp_path: Path) -> None:
+def test_a_file_with_another_checksum_is_deleted(address: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="hash"):
         download(RemoteFile(address, "0" * 32), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_there_is_not_fetched_again(address: str, tmp_path: Path) -> None:
+def test_an_existing_file_is_not_downloaded_again(address: str, tmp_path: Path) -> None:
     download(right(address), tmp_path)
     download(right(address), tmp_path)
-    assert len(Server.asked) == 1
+    assert len(Server.requested) == 1
+
+
+@pytest.mark.parametrize("have", [0, 700_000])
+def test_progress_counts_all_bytes_of_the_file(have: int, address: str, tmp_path: Path) -> None:
+    if have:
+        (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
+    reports: list[tuple[str, int, int | None]] = []
+    download(right(address), tmp_path, lambda task, done, total: reports.append((task, done, total)))
+    assert reports[-1] == ("downloading file.bin", len(CONTENT), len(CONTENT))
+    assert reports[0][1] > have

@@ -1,4 +1,4 @@
-"""Labels are hidden evenly and by seed; bad requests are named."""
+"""Labels are hidden evenly, by the seed; impossible settings are errors."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,6 @@ from rankingmatch.data import (
     rows_to_json,
 )
 from rankingmatch.data.resize import resize_images
-from rankingmatch.runs.config import resolve
 
 NAMES = ("cat", "dog", "owl")
 
@@ -40,12 +39,12 @@ def test_the_same_number_of_labels_remains_for_each_class(count: int, expected: 
 
 
 @pytest.mark.parametrize(("count", "expected"), [(36, [10, 13, 13]), (45, [10, 17, 18]), (60, [10, 20, 30])])
-def test_a_class_with_fewer_images_than_its_share_gives_what_it_has(count: int, expected: list[int]) -> None:
+def test_a_class_with_fewer_labels_keeps_all_of_them(count: int, expected: list[int]) -> None:
     visible = hide_labels(dataset().train.labels, count, NAMES, np.random.default_rng(0))
     assert sorted(np.bincount(visible[visible != UNLABELED]).tolist()) == expected
 
 
-def test_a_class_without_labeled_images_is_named() -> None:
+def test_a_class_without_labeled_images_is_an_error() -> None:
     with pytest.raises(DataError, match="class 'owl' has no labeled training image"):
         hide_labels(dataset((5, 5, 0)).train.labels, 6, NAMES, np.random.default_rng(0))
 
@@ -98,34 +97,42 @@ def test_a_saved_split_comes_back_whatever_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read as a split.json"),
-        ('{"labeled": [1]}', "cannot be read as a split.json"),
-        ('{"labeled": ["a"], "validation": []}', "cannot be read as a split.json"),
-        ('{"labeled": [1, 1], "validation": []}', "names rows twice"),
-        ('{"labeled": [1], "validation": [1]}', "names rows twice"),
+        ("{", "is not a split.json"),
+        ('{"labeled": [1]}', "is not a split.json"),
+        ('{"labeled": ["a"], "validation": []}', "is not a split.json"),
+        ('{"labeled": [1, 1], "validation": []}', "has rows twice"),
+        ('{"labeled": [1], "validation": [1]}', "has rows twice"),
         ('{"labeled": [60], "validation": []}', "beyond the 60"),
         ('{"labeled": [-1], "validation": []}', "beyond the 60"),
-        ('{"labeled": [0, 1], "validation": []}', "no labeled image of the class 'dog' is left"),
+        ('{"labeled": [0, 1], "validation": []}', "the class 'dog' has no labeled image left"),
     ],
 )
-def test_a_split_that_cannot_be_used_is_named(content: str, message: str, tmp_path: Path) -> None:
+def test_a_split_that_cannot_be_used_is_an_error(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text(content)
     with pytest.raises(DataError, match=message):
         make_split(dataset(), DataSettings(split=str(tmp_path / "split.json")), seed=0)
 
 
 @pytest.mark.parametrize(("now", "warned"), [("before", False), ("after", True)])
-def test_a_split_of_other_files_is_warned_about(
+def test_a_split_of_other_files_causes_a_warning(
     now: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = make_split(replace(dataset(), fingerprint="before"), DataSettings(labels=12), seed=0)
     path = tmp_path / "split.json"
     path.write_text(json.dumps(rows_to_json(first)))
     make_split(replace(dataset(), fingerprint=now), DataSettings(split=str(path)), seed=0)
-    assert ("was made when the folder had other files" in caplog.text) == warned
+    assert ("was written when the folder's files were different" in caplog.text) == warned
 
 
-def test_given_folds_are_used_and_the_other_labeled_images_validate() -> None:
+def test_a_split_may_have_a_format_number(tmp_path: Path) -> None:
+    first = make_split(dataset(), DataSettings(labels=12), seed=0)
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps({"format": 1, **rows_to_json(first)}))
+    again = make_split(dataset(), DataSettings(split=str(path)), seed=1)
+    assert again.labeled_rows.tolist() == first.labeled_rows.tolist()
+
+
+def test_predefined_folds_are_used_and_the_other_labeled_images_are_for_validation() -> None:
     train = dataset().train
     labels = train.labels.copy()
     labels[45:] = UNLABELED
@@ -136,7 +143,7 @@ def test_given_folds_are_used_and_the_other_labeled_images_validate() -> None:
     assert split.unlabeled_rows.tolist() == list(range(45, 60))
 
 
-def test_labeled_images_join_the_pool_only_when_asked() -> None:
+def test_labeled_images_are_added_to_the_unlabeled_ones_only_on_request() -> None:
     alone = make_split(dataset(), DataSettings(labels=6), seed=0)
     together = make_split(dataset(), DataSettings(labels=6, include_labeled=True), seed=0)
     assert len(alone.unlabeled_rows) == 54
@@ -147,24 +154,24 @@ def test_labeled_images_join_the_pool_only_when_asked() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (DataSettings(labels=61), "--labels 61 is more than the 60 labeled"),
-        (DataSettings(labels=2), "--labels 2 is fewer than the 3 classes"),
-        (DataSettings(validation=60), "--validation 60 leaves no labeled image"),
+        (DataSettings(labels=61), "labels is 61, more than the 60 labeled"),
+        (DataSettings(labels=2), "labels is 2, fewer than the 3 classes"),
+        (DataSettings(validation=60), "validation is 60, which leaves none of the 60 labeled images"),
     ],
 )
-def test_impossible_requests_are_named(settings: DataSettings, message: str) -> None:
+def test_impossible_settings_are_errors(settings: DataSettings, message: str) -> None:
     with pytest.raises(DataError, match=message):
         make_split(dataset(), settings, seed=0)
 
 
-def test_no_label_at_all_is_named() -> None:
+def test_no_label_at_all_is_an_error() -> None:
     base = dataset()
     unlabeled = Dataset(NAMES, Images(base.train.images, np.full(60, UNLABELED)))
     with pytest.raises(DataError, match="no training image has a label"):
         make_split(unlabeled, DataSettings(), seed=0)
 
 
-def test_digits_are_there_with_a_fixed_test_set() -> None:
+def test_digits_have_a_fixed_test_set() -> None:
     first, again = benchmark("digits").load(None), benchmark("digits").load(None)
     assert first.train.images.shape == (1437, 8, 8, 1)
     assert first.train.images.dtype == np.uint8
@@ -178,7 +185,7 @@ def test_digits_are_there_with_a_fixed_test_set() -> None:
     assert sum(image.tobytes() in train for image in first.test.images) == 0
 
 
-def test_an_unknown_dataset_is_named_with_the_nearest() -> None:
+def test_the_error_for_an_unknown_dataset_has_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="unknown dataset 'digit'; did you mean 'digits'"):
         benchmark("digit")
 
@@ -192,7 +199,5 @@ def test_a_resized_pixel_is_the_mean_of_the_area_it_covers() -> None:
 
 
 def test_paddings_and_cutouts_follow_the_size_of_the_images() -> None:
-    views = resolve("stl10", "supervised", {"image_size": 32}).config.views
-    assert (views.padding, views.cutout) == (4, 16)
-    assert resolve("cifar10", "supervised", {"image_size": 16, "padding": 3}).config.views.padding == 3
-    assert resolve("cifar10", "supervised", {"image_size": 16}).config.views.cutout == 8
+    assert benchmark("stl10").preset(32).items() >= {"padding": 4, "cutout": 16}.items()
+    assert benchmark("cifar10").preset(16).items() >= {"padding": 2, "cutout": 8, "labels": 250}.items()

@@ -1,4 +1,4 @@
-"""Folders of pictures, made for tests."""
+"""Folders of images, made for tests."""
 
 from pathlib import Path
 
@@ -7,28 +7,28 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 
-def picture(path: Path, colour: tuple[int, int, int] = (200, 30, 30), size: tuple[int, int] = (24, 20)) -> Path:
-    """Noise around a colour, another for each path; size is (width, height)."""
+def picture(path: Path, color: tuple[int, int, int] = (200, 30, 30), size: tuple[int, int] = (24, 20)) -> Path:
+    """Noise around a color, different for each file name; size is (width, height)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(list(str(path.name).encode()))
-    pixels = (np.array(colour) + rng.integers(-30, 30, (size[1], size[0], 3))).clip(0, 255)
+    pixels = (np.array(color) + rng.integers(-30, 30, (size[1], size[0], 3))).clip(0, 255)
     Image.fromarray(pixels.astype(np.uint8)).save(path)
     return path
 
 
-COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
+COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 
 
-def class_folders(place: Path, each: int = 4, classes: tuple[str, ...] = ("red", "green", "blue")) -> Path:
-    """A folder of pictures for each class, named by its colour."""
+def class_folders(folder: Path, each: int = 4, classes: tuple[str, ...] = ("red", "green", "blue")) -> Path:
+    """A folder of images for each class, named by its color."""
     for name in classes:
         for number in range(each):
-            picture(place / name / f"{place.name}-{name}-{number}.png", COLOURS.get(name, (128, 128, 128)))
-    return place
+            picture(folder / name / f"{folder.name}-{name}-{number}.png", COLORS.get(name, (128, 128, 128)))
+    return folder
 
 
-def digit_files(place: Path, labeled: int = 4, unlabeled: int = 150, test: int = 5) -> Path:
-    """scikit-learn's digits as PNG files: some of each class labeled, some for the test, the others unlabeled."""
+def digit_files(folder: Path, labeled: int = 4, unlabeled: int = 150, test: int = 5) -> Path:
+    """scikit-learn's digits as PNG files: some of each class labeled, some for testing, the others unlabeled."""
     digits = load_digits()
     used = dict.fromkeys(range(10), 0)
     for number, (image, label) in enumerate(zip(digits.images, digits.target, strict=True)):
@@ -36,7 +36,7 @@ def digit_files(place: Path, labeled: int = 4, unlabeled: int = 150, test: int =
         part = "labeled" if used[label] <= labeled else "test" if used[label] <= labeled + test else "unlabeled"
         if part == "unlabeled" and (unlabeled := unlabeled - 1) < 0:
             continue
-        path = place / part / ("" if part == "unlabeled" else str(label)) / f"{number:04d}.png"
+        path = folder / part / ("" if part == "unlabeled" else str(label)) / f"{number:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.rint(image * (255 / 16)).astype(np.uint8)).save(path)
-    return place
+    return folder

@@ -26,9 +26,9 @@ def _rows(images: np.ndarray) -> np.ndarray:
     return images.transpose(0, 3, 1, 2).reshape(len(images), -1)
 
 
-def cifar10_python(place: Path) -> tuple[np.ndarray, np.ndarray]:
+def cifar10_python(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
     """Five batches of 4 and a test batch; returns the training images and labels."""
-    folder = place / "cifar-10-batches-py"
+    folder = data_dir / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     images, labels = some_images(24, 32), some_labels(24)
     for number, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
@@ -41,8 +41,8 @@ def cifar10_python(place: Path) -> tuple[np.ndarray, np.ndarray]:
     return images[:20], labels[:20]
 
 
-def cifar10_binary(place: Path) -> tuple[np.ndarray, np.ndarray]:
-    folder = place / "cifar-10-batches-bin"
+def cifar10_binary(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
+    folder = data_dir / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
     images, labels = some_images(24, 32), some_labels(24)
     records = np.concatenate([labels[:, None].astype(np.uint8), _rows(images)], axis=1)
@@ -52,8 +52,8 @@ def cifar10_binary(place: Path) -> tuple[np.ndarray, np.ndarray]:
     return images[:20], labels[:20]
 
 
-def cifar100_python(place: Path) -> tuple[np.ndarray, np.ndarray]:
-    folder = place / "cifar-100-python"
+def cifar100_python(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
+    folder = data_dir / "cifar-100-python"
     folder.mkdir(parents=True)
     images, labels = some_images(16, 32), some_labels(16, 100)
     for name, part in (("train", slice(0, 12)), ("test", slice(12, 16))):
@@ -65,8 +65,8 @@ def cifar100_python(place: Path) -> tuple[np.ndarray, np.ndarray]:
     return images[:12], labels[:12]
 
 
-def cifar100_binary(place: Path) -> tuple[np.ndarray, np.ndarray]:
-    folder = place / "cifar-100-binary"
+def cifar100_binary(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
+    folder = data_dir / "cifar-100-binary"
     folder.mkdir(parents=True)
     images, labels = some_images(16, 32), some_labels(16, 100)
     columns = [(labels // 5)[:, None].astype(np.uint8), labels[:, None].astype(np.uint8), _rows(images)]
@@ -77,17 +77,17 @@ def cifar100_binary(place: Path) -> tuple[np.ndarray, np.ndarray]:
     return images[:12], labels[:12]
 
 
-def svhn(place: Path) -> tuple[np.ndarray, np.ndarray]:
+def svhn(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
     images, labels = some_images(15, 32), some_labels(15)
     for name, part in (("train", slice(0, 10)), ("test", slice(10, 15))):
         y = np.where(labels[part] == 0, 10, labels[part]).astype(np.uint8)[:, None]
-        savemat(place / f"{name}_32x32.mat", {"X": images[part].transpose(1, 2, 3, 0), "y": y}, do_compression=True)
+        savemat(data_dir / f"{name}_32x32.mat", {"X": images[part].transpose(1, 2, 3, 0), "y": y}, do_compression=True)
     return images[:10], labels[:10]
 
 
-def stl10(place: Path) -> tuple[np.ndarray, np.ndarray]:
+def stl10(data_dir: Path) -> tuple[np.ndarray, np.ndarray]:
     """20 labeled, 7 test and 9 unlabeled images, ten folds of 5; returns the labeled and then the unlabeled ones."""
-    folder = place / "stl10_binary"
+    folder = data_dir / "stl10_binary"
     folder.mkdir(parents=True)
     images, labels = some_images(36, 96), some_labels(27)
     for name, part in (("train", slice(0, 20)), ("test", slice(20, 27)), ("unlabeled", slice(27, 36))):
@@ -101,11 +101,11 @@ def stl10(place: Path) -> tuple[np.ndarray, np.ndarray]:
     return images[rows], np.concatenate([labels[:20], np.full(9, -1)])
 
 
-def tiny_imagenet(place: Path) -> tuple[int, int]:
-    """A zip of 3 classes with 4 training images each, a grey one among them, and 2 validation images."""
-    place.mkdir(parents=True, exist_ok=True)
+def tiny_imagenet(data_dir: Path) -> tuple[int, int]:
+    """A zip of 3 classes with 4 training images each, one of them grayscale, and 2 validation images."""
+    data_dir.mkdir(parents=True, exist_ok=True)
     folder, wnids = "tiny-imagenet-200", ["n03", "n01", "n02"]
-    with zipfile.ZipFile(place / "tiny-imagenet-200.zip", "w") as archive:
+    with zipfile.ZipFile(data_dir / "tiny-imagenet-200.zip", "w") as archive:
         archive.writestr(f"{folder}/wnids.txt", "\n".join(wnids) + "\n")
         archive.writestr(f"{folder}/words.txt", "n01\tcrane, bird\nn02\tcrane, machine\nn03\tbow\nn04\tnot here\n")
         for label, wnid in enumerate(sorted(wnids)):
@@ -128,15 +128,15 @@ def jpeg(value: int, mode: str) -> bytes:
     return content.getvalue()
 
 
-def fashion_mnist(place: Path, *, zipped: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    place.mkdir(parents=True, exist_ok=True)
+def fashion_mnist(data_dir: Path, *, zipped: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    data_dir.mkdir(parents=True, exist_ok=True)
     images, labels = some_images(15, 28, channels=1), some_labels(15)
     for name, part in (("train", slice(0, 10)), ("t10k", slice(10, 15))):
         count = part.stop - part.start
         pixels = struct.pack(">4I", 0x803, count, 28, 28) + images[part].tobytes()
         answers = struct.pack(">2I", 0x801, count) + labels[part].astype(np.uint8).tobytes()
         for kind, content in (("images-idx3", pixels), ("labels-idx1", answers)):
-            path = place / f"{name}-{kind}-ubyte"
+            path = data_dir / f"{name}-{kind}-ubyte"
             if zipped:
                 path.with_name(path.name + ".gz").write_bytes(gzip.compress(content))
             else:
@@ -144,10 +144,10 @@ def fashion_mnist(place: Path, *, zipped: bool = True) -> tuple[np.ndarray, np.n
     return images[:10], labels[:10]
 
 
-def packed(place: Path, folder: str, archive: str) -> None:
+def packed(data_dir: Path, folder: str, archive: str) -> None:
     """Put an unpacked folder back into its tar archive."""
-    with tarfile.open(place / archive, "w:gz") as tar:
-        tar.add(place / folder, folder)
-    for path in (place / folder).iterdir():
+    with tarfile.open(data_dir / archive, "w:gz") as tar:
+        tar.add(data_dir / folder, folder)
+    for path in (data_dir / folder).iterdir():
         path.unlink()
-    (place / folder).rmdir()
+    (data_dir / folder).rmdir()

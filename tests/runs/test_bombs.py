@@ -72,7 +72,7 @@ def test_a_pickle_that_asks_for_memory_is_refused(place: Path) -> None:
     # An empty dictionary, remembered as value 2^31: room for all before it would be 32 GB.
     content = b"\x80\x02}r" + struct.pack("<I", 2**31) + b"."
     (place / "cifar-10-batches-py/data_batch_1").write_bytes(content)
-    with pytest.raises(DataError, match="it remembers value 2147483648 of 2"):
+    with pytest.raises(DataError, match="memo index 2147483648 after 2 operations"):
         benchmark("cifar10").load(place)
 
 

@@ -1,4 +1,4 @@
-"""Labels and images as people have them in arrays, as the house has them: class numbers, -1, uint8."""
+"""Images and labels given as arrays, checked and converted: uint8 images, class indices, -1 = unlabeled."""
 
 from typing import Any
 
@@ -6,33 +6,66 @@ import numpy as np
 from sklearn.utils import column_or_1d
 
 from rankingmatch.core.errors import InputError
-from rankingmatch.data import UNLABELED
+from rankingmatch.data.dataset import UNLABELED
 
-_MISSING = ("None", "nan", "<NA>", "NaT")  # as None, NaN and the missing values of pandas write themselves
+__all__ = ["as_uint8", "encode_labels", "image_array", "label_array", "missing_labels", "white_of"]
+
+_MISSING = ("None", "nan", "<NA>", "NaT")  # str() of None, NaN and the missing values of pandas
 
 
 def encode_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The sorted classes, and for each row the number of its class or -1.
+    """Find the classes among labels, and the class index of each label.
 
-    Unlabeled is -1 or NaN among numbers; None, "" or NaN among texts.
+    Parameters
+    ----------
+    y
+        Labels, (n,). Unlabeled is -1 or NaN among numbers; None, "" or NaN among strings.
+
+    Returns
+    -------
+    classes : ndarray
+        The sorted classes, (classes,).
+    labels : ndarray
+        The index of each row's class, or -1; (n,) int64.
+
+    Raises
+    ------
+    InputError
+        If `y` has no labels, or labels that cannot be used.
     """
     values = label_array(y)
     known = ~missing_labels(values)
     if not known.any():
         raise InputError("no row of y has a label; label some images of each class")
     try:
-        classes, numbers = np.unique(values[known], return_inverse=True)
+        classes, indices = np.unique(values[known], return_inverse=True)
     except TypeError as error:
-        raise InputError(f"y mixes labels that cannot be compared ({error}); use either numbers or texts") from error
+        raise InputError(f"y mixes labels that cannot be compared ({error}); use either numbers or strings") from error
     if classes.dtype == object:
-        classes = np.array(classes.tolist())  # plain integers or texts, if they are that
-    encoded = np.full(len(values), UNLABELED, dtype=np.int64)
-    encoded[known] = numbers
-    return classes, encoded
+        classes = np.array(classes.tolist())  # an array of integers or strings, if all of them are
+    labels = np.full(len(values), UNLABELED, dtype=np.int64)
+    labels[known] = indices
+    return classes, labels
 
 
 def label_array(y: Any) -> np.ndarray:
-    """`y` as a one-dimensional array of numbers, texts, or objects where a list mixes texts with None or NaN."""
+    """Convert labels to an array, and check them.
+
+    Parameters
+    ----------
+    y
+        Labels, (n,) or (n, 1).
+
+    Returns
+    -------
+    ndarray
+        (n,): numbers, strings, or objects if a list mixes strings with None or NaN.
+
+    Raises
+    ------
+    InputError
+        If there are no labels, or their shape or type cannot be used.
+    """
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; use -1 for unlabeled rows")
     values = y if hasattr(y, "dtype") else np.array(y, dtype=object)
@@ -41,24 +74,40 @@ def label_array(y: Any) -> np.ndarray:
         values = column_or_1d(values, warn=True)
     if values.ndim != 1:
         raise InputError(f"y has the shape {values.shape}; it must have one label per image, (n,)")
-    if values.dtype == object and all(isinstance(v, (int, np.integer)) for v in values):
+    if values.dtype == object and all(isinstance(value, (int, np.integer)) for value in values):
         values = values.astype(np.int64)
-    texts = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "UO" else set()
-    if trap := [word for word in ("nan", "-1") if word in texts]:
-        raise InputError(
-            f"y has the text '{trap[0]}', which NumPy makes of {trap[0]} among texts; mark unlabeled rows by ''"
-        )
-    if values.dtype.kind == "f":
-        finite = values[np.isfinite(values)]
-        if np.isinf(values).any() or (finite != np.rint(finite)).any():
-            raise InputError("Unknown label type: continuous; y must have classes: whole numbers or texts")
-    elif values.dtype.kind not in "biuOUST":
-        raise InputError(f"Unknown label type: y has the type {values.dtype}; it must have whole numbers or texts")
+    _check_labels(values)
     return values
 
 
+def _check_labels(values: np.ndarray) -> None:
+    strings = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "UO" else set()
+    for marker in ("nan", "-1"):
+        if marker in strings:
+            raise InputError(
+                f"y has the string '{marker}', which NumPy makes of {marker} among strings; use '' for unlabeled rows"
+            )
+    if values.dtype.kind == "f":
+        finite = values[np.isfinite(values)]
+        if np.isinf(values).any() or (finite != np.rint(finite)).any():
+            raise InputError("Unknown label type: continuous; labels must be integers or strings")
+    elif values.dtype.kind not in "biuOUST":
+        raise InputError(f"Unknown label type: y has the type {values.dtype}; labels must be integers or strings")
+
+
 def missing_labels(values: np.ndarray) -> np.ndarray:
-    """Which rows of a label array have no label: (n,) of bool."""
+    """Find the unlabeled rows.
+
+    Parameters
+    ----------
+    values
+        As `label_array` returns them, (n,).
+
+    Returns
+    -------
+    ndarray
+        (n,) of bool, True for rows without a label.
+    """
     if values.dtype.kind in "iuf":
         return np.asarray((values == UNLABELED) | np.isnan(values))
     if values.dtype.kind == "b":
@@ -73,27 +122,56 @@ def _is_missing(value: Any) -> bool:
 
 
 def white_of(images: np.ndarray) -> float:
-    """The value that stands for white: 1 for floats that nowhere exceed it, else 255."""
+    """Return the value of white: 1 for floats up to 1, else 255.
+
+    Parameters
+    ----------
+    images
+        Of any shape.
+
+    Returns
+    -------
+    float
+        1 or 255.
+    """
     return 1.0 if images.dtype.kind == "f" and images.size and images.max() <= 1 else 255.0
 
 
 def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
-    """`X` as (n, h, w, c) numbers, checked; (n, h, w) becomes one channel."""
+    """Convert images to an array, and check its shape and type.
+
+    Parameters
+    ----------
+    X
+        Images of one size, (n, h, w) or (n, h, w, c).
+    name
+        The name of the argument, for messages.
+
+    Returns
+    -------
+    ndarray
+        Numbers, (n, h, w, c); c is 1 for (n, h, w).
+
+    Raises
+    ------
+    InputError
+        If the shape or type cannot be used.
+    """
     if hasattr(X, "toarray"):
-        raise InputError(f"{name} is a sparse matrix; images are dense arrays (n, height, width[, channels])")
+        raise InputError(f"{name} is a sparse matrix; images must be a dense array (n, height, width[, channels])")
     try:
         values = np.asarray(X)
         values = values.astype(np.float64) if values.dtype == object else values
     except ValueError as error:
-        raise InputError(f"{name} is no array of numbers ({error}); are all images of one size?") from error
+        raise InputError(f"{name} is not an array of numbers ({error}); all images must have one size") from error
     if values.dtype.kind == "c":
-        raise InputError(f"Complex data not supported: {name} must have whole numbers 0…255 or floats")
+        raise InputError(f"Complex data not supported: {name} must have integers in 0…255 or floats")
     if values.dtype.kind not in "biuf":
-        raise InputError(f"{name} has the type {values.dtype}; images have whole numbers 0…255 or floats")
+        raise InputError(f"{name} has the type {values.dtype}; images must have integers in 0…255 or floats")
     if values.ndim not in (3, 4):
         raise InputError(
             f"{name} has the shape {values.shape}; images are (n, height, width) or (n, height, width, channels). "
-            f"Reshape your data, such as {name}.reshape(-1, 8, 8)"
+            f"Reshape your data, for example {name}.reshape(-1, 8, 8)"
         )
     values = values[..., None] if values.ndim == 3 else values
     if 0 in values.shape:
@@ -102,22 +180,42 @@ def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
 
 
 def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
-    """Images whose white is 1 or 255 as uint8, rounded; InputError for values beyond black and white."""
+    """Scale and round images to uint8.
+
+    Parameters
+    ----------
+    values
+        Images of any shape, from 0 (black) to `white`; integers are always in 0…255.
+    white
+        The value of white in floats: 1 or 255.
+    name
+        The name of the argument, for messages.
+
+    Returns
+    -------
+    ndarray
+        uint8, of the same shape.
+
+    Raises
+    ------
+    InputError
+        If values are not between black and white.
+    """
     if values.dtype == np.uint8:
         return values
     if values.dtype.kind == "b":
         return values.astype(np.uint8) * 255
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(f"Input {name} contains NaN or infinity; images have values from black to white")
+        raise InputError(f"Input {name} contains NaN or infinity; images must have values from black to white")
     low, high = values.min(), values.max()
     white = white if values.dtype.kind == "f" else 255.0
     if low < 0 or high > white:
         raise InputError(
-            f"{name} has values from {low:g} to {high:g}; they must be whole numbers or floats in 0…255, or floats in "
+            f"{name} has values from {low:g} to {high:g}; they must be integers or floats in 0…255, or floats in "
             f"0…1{' as in fit' if white == 1 else ''}"
         )
     if values.dtype.kind != "f":
         return values.astype(np.uint8)
     if white == 255 and high <= 1 and (values != np.rint(values)).any():
-        raise InputError(f"{name} has floats in 0…1, but those of fit were in 0…255; multiply {name} by 255")
+        raise InputError(f"{name} has floats in 0…1, but in fit they were in 0…255; multiply {name} by 255")
     return np.rint(values * (255 / white)).astype(np.uint8)

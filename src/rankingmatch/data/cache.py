@@ -14,11 +14,11 @@ import platformdirs
 
 from rankingmatch.core.atomic import write_json
 from rankingmatch.core.errors import DataError, require
+from rankingmatch.data.dataset import UNLABELED, Dataset, Images
 from rankingmatch.data.files import Distribution, FoundFiles, checksum, find_files, open_files
 from rankingmatch.data.formats import Chunk, DatasetStream
 from rankingmatch.data.progress import Progress
 from rankingmatch.data.resize import resize_images
-from rankingmatch.data.split import UNLABELED, Dataset, Images
 
 __all__ = ["FORMAT", "cache_directory", "load_cached", "read_cache", "read_metadata", "write_cache"]
 

@@ -1,22 +1,19 @@
 """What a folder of images contains: classes, files and labels, before any file is opened."""
 
-import csv
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rankingmatch.core.errors import DataError, setting
-from rankingmatch.data.decode import image_suffixes
-from rankingmatch.data.names import first_few, printable
-from rankingmatch.data.split import UNLABELED
+from rankingmatch.data.dataset import UNLABELED
+from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner
+from rankingmatch.data.names import printable
 
 __all__ = ["FolderContents", "images_below", "labeled_files", "scan_folder"]
 
 LABELED = ("labeled", "train")
-HELD_OUT = {"val": "validation", "validation": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
     Training images are in class folders, which are in labeled/ or train/ or in the folder itself; or anywhere in the
     folder, with a CSV file of labels. val/ (or validation/) and test/ have class folders, too; unlabeled/ has images.
     """
-    scanner = _Scanner(root)
+    scanner = FolderScanner(root)
     parts: dict[str, list[tuple[str, str]]] = {}
     if labels_csv is not None:
         parts["train"] = scanner.labels_from_csv(labels_csv)
@@ -123,7 +120,7 @@ def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[str], list
     DataError
         If there are no images, or a class folder is not among `classes`.
     """
-    scanner = _Scanner(root)
+    scanner = FolderScanner(root)
     folder = root / "test" if (root / "test").is_dir() else _labeled_root(root)
     pairs = [(os.path.join(root, file), name) for file, name in scanner.class_folders(folder)]  # noqa: PTH118
     if not pairs:
@@ -149,7 +146,7 @@ def images_below(folder: Path) -> Iterator[str]:
     str
         Paths, sorted within each folder.
     """
-    return _Scanner(Path()).images(folder)
+    return FolderScanner(Path()).images(folder)
 
 
 def _labeled_root(root: Path) -> Path:
@@ -174,116 +171,3 @@ def _check_classes(root: Path, classes: tuple[str, ...], parts: dict[str, list[t
                 f"{root}: the class '{printable(unseen[0])}' of the {part} images has no training images; label some, "
                 "or delete its folder there"
             )
-
-
-class _Scanner:
-    """Walks through a folder and notes what the user should know."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.notes: list[str] = []
-        self.other_files = 0
-
-    def class_folders(self, folder: Path, unlabeled: Path | None = None) -> Iterator[tuple[str, str]]:
-        """Every image of every class folder, with the folder's name; `unlabeled` is not a class."""
-        reserved = {*HELD_OUT, "unlabeled"} if folder == self.root else set()
-        loose = []
-        for entry in self._entries(folder):
-            if entry.name in reserved or entry.name.startswith(".") or (unlabeled and Path(entry.path) == unlabeled):
-                continue
-            if not entry.is_dir():
-                loose += [entry.name] if _is_image_name(entry.name) else []
-                continue
-            empty = True
-            for file in self.images(Path(entry.path)):
-                empty = False
-                yield file, entry.name
-            if empty:
-                self.notes.append(f"skipped the class '{printable(entry.name)}': it has no images in {folder}")
-        if loose:
-            self.notes.append(
-                f"skipped {len(loose):,} images in {folder} that are not in a class folder: {first_few(sorted(loose))}"
-            )
-
-    def labels_from_csv(self, table: Path) -> list[tuple[str, str]]:
-        """All images of the folder, with the labels in a CSV file."""
-        reserved = [f"{name}{os.sep}" for name in HELD_OUT]
-        labels = {file: "" for file in self.images(self.root) if not any(map(file.startswith, reserved))}
-        missing = []
-        for line, file, label in _csv_rows(table):
-            name = os.path.relpath(os.path.join(self.root, file), self.root) if file else file  # noqa: PTH118
-            if name not in labels:
-                missing.append(file)
-            elif labels[name] not in ("", label):
-                both = f"'{labels[name]}' and '{label}'"
-                raise DataError(f"{table}, line {line}: '{printable(file)}' has two labels, {both}")
-            else:
-                labels[name] = label
-        if missing and len(missing) > len(labels):
-            raise DataError(f"{table} has {len(missing):,} files that are not in {self.root}: {first_few(missing)}")
-        if missing:
-            self.notes.append(f"{table} has labels for {len(missing):,} files that do not exist: {first_few(missing)}")
-        return list(labels.items())
-
-    def images(self, folder: Path) -> Iterator[str]:
-        """The images below a folder, relative to the root if they are in it."""
-        if not folder.is_dir():
-            raise DataError(f"there is no folder {folder}")
-        prefix = os.path.join(self.root, "")  # noqa: PTH118
-        for path in self._walk(os.fspath(folder), ()):
-            yield path.removeprefix(prefix)
-
-    def _walk(self, folder: str, parents: tuple[tuple[int, int], ...]) -> Iterator[str]:
-        identity = _identity(folder)
-        if identity in parents:
-            self.notes.append(f"skipped {printable(folder)}: it is a link to one of its parent folders")
-            return
-        for entry in self._entries(folder):
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                yield from self._walk(entry.path, (*parents, identity))
-            elif not _is_image_name(entry.name):
-                self.other_files += 1
-            elif entry.is_file() or _is_broken_link(entry):
-                yield entry.path
-
-    def _entries(self, folder: "str | Path") -> "list[os.DirEntry[str]]":
-        try:
-            with os.scandir(folder) as entries:
-                return sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            self.notes.append(f"skipped {printable(str(folder))}: it cannot be read ({error.strerror})")
-            return []
-
-
-def _csv_rows(table: Path) -> Iterator[tuple[int, str, str]]:
-    """Line number, file and label of each row of a CSV file."""
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            if not {"file", "label"} <= set(rows.fieldnames or ()):
-                raise DataError(f"{table} must have the columns file and label in its first line")
-            for row in rows:
-                yield rows.line_num, row["file"] or "", (row["label"] or "").strip()
-    except OSError as error:
-        raise DataError(f"{setting('labels_csv')} is {table}, which cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{setting('labels_csv')} is {table}, which is not a CSV file in UTF-8 ({error})") from error
-
-
-def _identity(folder: str) -> tuple[int, int]:
-    status = os.stat(folder)  # noqa: PTH116
-    return status.st_dev, status.st_ino
-
-
-def _is_broken_link(entry: "os.DirEntry[str]") -> bool:
-    """A broken link is listed among the files that cannot be read."""
-    try:
-        return stat.S_ISREG(entry.stat().st_mode)
-    except OSError:
-        return True
-
-
-def _is_image_name(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in image_suffixes()  # noqa: PTH122

@@ -17,9 +17,9 @@ from typing import IO, Any, NamedTuple, Protocol
 import numpy as np
 
 from rankingmatch.core.errors import DataError, require
+from rankingmatch.data.dataset import UNLABELED
 from rankingmatch.data.decode import open_image
 from rankingmatch.data.plain_pickle import PlainArray, read_pickle
-from rankingmatch.data.split import UNLABELED
 
 __all__ = [
     "Chunk",

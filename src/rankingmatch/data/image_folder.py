@@ -10,13 +10,13 @@ import numpy as np
 
 from rankingmatch.core.errors import DataError
 from rankingmatch.data.cache import FORMAT, cache_directory, read_cache, read_metadata, write_cache
+from rankingmatch.data.dataset import Dataset
 from rankingmatch.data.decode import Header, UnreadableError, decode_files, read_header
 from rankingmatch.data.folder_contents import FolderContents, scan_folder
 from rankingmatch.data.formats import Chunk, DatasetStream
 from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.data.progress import Progress, no_progress
-from rankingmatch.data.split import Dataset
 
 __all__ = ["ImageFolder", "read_folder"]
 

@@ -1,6 +1,6 @@
 """Pickles of plain data: lists, dicts, bytes, numbers and arrays of bytes, and nothing else.
 
-A pickle can run any code when it is loaded. This reader gives it stand-ins for the few names that data needs and
+Loading a pickle can run any code. This reader replaces the few names that plain data needs by harmless classes and
 refuses all others, so that nothing in a file is ever run.
 """
 
@@ -13,9 +13,11 @@ import numpy as np
 
 from rankingmatch.core.errors import DataError, require
 
+__all__ = ["PlainArray", "read_pickle"]
+
 
 class PlainArray:
-    """Stands for a NumPy array in a pickle: takes its state as data, and is checked before it becomes an array."""
+    """Replaces a NumPy array in a pickle: keeps its state as data, which is checked before it becomes an array."""
 
     state: Any = None
 
@@ -23,17 +25,19 @@ class PlainArray:
         self.state = state
 
     def pixels(self) -> np.ndarray:
-        """A contiguous array of bytes, the only kind that is read."""
+        """Return the content as a contiguous uint8 array; DataError if it is of another type."""
         try:
-            _, shape, kind, fortran, content = self.state
-            require(isinstance(kind, _Kind) and kind.code in ("u1", b"u1") and not fortran, "an array is not of bytes")
+            _, shape, dtype, fortran, content = self.state
+            require(
+                isinstance(dtype, _DType) and dtype.code in ("u1", b"u1") and not fortran, "an array is not of bytes"
+            )
             return np.frombuffer(content, np.uint8).reshape(shape)
         except (ValueError, TypeError) as error:
-            raise DataError(f"an array's shape and its content do not fit ({error})") from error
+            raise DataError(f"an array's shape does not match its content ({error})") from error
 
 
-class _Kind:
-    """Stands for numpy.dtype in a pickle."""
+class _DType:
+    """Replaces numpy.dtype in a pickle."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self.code = code
@@ -43,7 +47,7 @@ class _Kind:
 
 
 def _encoded(text: str, _: str) -> bytes:
-    """How Python 3 writes bytes into a pickle that Python 2 can read."""
+    """Replaces _codecs.encode, with which Python 3 writes bytes into a pickle that Python 2 can read."""
     return text.encode("latin1")
 
 
@@ -53,30 +57,30 @@ class _DataOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
             return lambda *_: PlainArray()
-        stand_ins = {("numpy", "ndarray"): PlainArray, ("numpy", "dtype"): _Kind, ("_codecs", "encode"): _encoded}
-        if (module, name) not in stand_ins:
+        replacements = {("numpy", "ndarray"): PlainArray, ("numpy", "dtype"): _DType, ("_codecs", "encode"): _encoded}
+        if (module, name) not in replacements:
             raise DataError(f"a pickle asks for {module}.{name}, which data does not need; refused, nothing was run")
-        return stand_ins[module, name]
+        return replacements[module, name]
 
 
 def _refuse_large_memos(content: bytes) -> None:
-    """Raise ValueError for a value said to be remembered far beyond those before it: room would be made for all.
+    """Raise ValueError for a memo index larger than the number of operations so far.
 
-    Ten bytes can ask for 64 GB that way.
+    The unpickler allocates memory up to the index, so that ten bytes can ask for 64 GB.
     """
-    for count, (operation, place, _) in enumerate(pickletools.genops(content)):
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(place or 0) > count:
-            raise ValueError(f"it remembers value {place} of {count}")
+    for count, (operation, index, _) in enumerate(pickletools.genops(content)):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(index or 0) > count:
+            raise ValueError(f"it has the memo index {index} after {count} operations")
 
 
 def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
-    """A pickled dictionary of plain data."""
+    """Load a pickled dictionary of plain data; `name` is for error messages."""
     try:
         _refuse_large_memos(content)
         values = _DataOnly(io.BytesIO(content), encoding="bytes").load()
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
-    except Exception as error:  # a broken pickle may raise anything
+    except Exception as error:  # a damaged pickle may raise anything
         raise DataError(f"{name} is not a pickle of plain data ({error}); delete it and download it again") from error
-    require(isinstance(values, dict), f"{name} holds no dictionary")
+    require(isinstance(values, dict), f"{name} is not a dictionary")
     return values  # type: ignore[no-any-return]

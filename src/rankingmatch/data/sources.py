@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.options import Option
 from rankingmatch.data.benchmarks import BENCHMARKS
+from rankingmatch.data.dataset import Dataset
 from rankingmatch.data.image_folder import read_folder
 from rankingmatch.data.progress import Progress, no_progress
-from rankingmatch.data.split import Dataset
 
 __all__ = ["Source", "absolute_paths", "dataset_title", "find_source", "is_benchmark"]
 

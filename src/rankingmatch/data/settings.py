@@ -1,0 +1,48 @@
+"""The options about images and labels."""
+
+from dataclasses import dataclass
+
+from rankingmatch.core.options import option
+
+__all__ = ["DataSettings"]
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Which images and labels a run uses."""
+
+    labels: int | None = option(
+        None,
+        "Number of training labels to keep, the same for each class; all others are hidden. 0 keeps all.",
+        interval="[0, inf)",
+        kind="labels",
+    )
+    validation: int = option(
+        0, "Number of labeled training images held out for validation.", interval="[0, inf)", kind="labels"
+    )
+    split: str | None = option(
+        None,
+        "The split.json of a run: use its labeled and validation images instead of drawing them with the seed.",
+        kind="labels",
+        path=True,
+    )
+    unlabeled: str | None = option(
+        None, "A folder of unlabeled images, in addition to the images of a folder.", kind="source", path=True
+    )
+    labels_csv: str | None = option(
+        None,
+        "The labels of a folder's images: a CSV file with the columns file and label, which is empty for unlabeled "
+        "images.",
+        kind="source",
+        path=True,
+    )
+    balanced: bool = option(False, "Draw labeled images of all classes equally often, however many each class has.")
+    include_labeled: bool = option(
+        False, "Add the labeled images to the unlabeled ones, as FixMatch did.", kind="labels"
+    )
+    image_size: int | None = option(
+        None,
+        "Resize all images to squares of this side; {padding} and {cutout} follow unless given.",
+        interval="[1, 4096]",
+        kind="source",
+    )

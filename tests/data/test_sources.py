@@ -1,0 +1,174 @@
+"""The contract of sources: named datasets and folders know what they hold, and a folder is scanned once."""
+
+import ast
+import os
+import pickle
+import runpy
+import warnings
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from image_folders import class_folders, picture
+
+import rankingmatch.data
+from rankingmatch.augment import ViewSettings
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.options import options_of
+from rankingmatch.data import BENCHMARKS, DataSettings, Source, absolute_paths, dataset_title, find_source, image_folder
+from rankingmatch.data.benchmarks import DEFAULT_LENGTHS
+from rankingmatch.data.folder_contents import scan_folder
+from rankingmatch.runs.config import all_option_names
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    class_folders(folder / "labeled", each=12)
+    class_folders(folder / "test", each=2)
+    picture(folder / "unlabeled/one.png")
+    return folder
+
+
+@pytest.fixture(params=[*BENCHMARKS, "folder"])
+def source(request: pytest.FixtureRequest, photos: Path) -> Source:
+    return find_source(str(photos) if request.param == "folder" else request.param)
+
+
+# --- the contract --------------------------------------------------------------------------------------------
+
+
+def test_a_source_is_found_again_by_its_name(source: Source) -> None:
+    again = find_source(source.name)
+    assert again == source
+    assert again.title == dataset_title(source.name) == source.title
+
+
+def test_a_source_can_be_pickled(source: Source) -> None:
+    restored = pickle.loads(pickle.dumps(source))
+    assert (restored.name, restored.shape, restored.preset()) == (source.name, source.shape, source.preset())
+
+
+def test_a_source_knows_what_it_holds(source: Source) -> None:
+    height, width, channels = source.shape
+    assert height == width > 0
+    assert channels in (1, 3)
+    assert source.classes >= 2
+    assert source.evaluated > 0
+    assert source.description
+    assert source.is_folder == (source.name not in BENCHMARKS)
+
+
+def test_presets_are_options_and_their_lengths_follow_the_image_size(source: Source) -> None:
+    defaults = {option.name: option.default for option in options_of(ViewSettings)}
+    native = {**defaults, **source.preset()}
+    twice = source.preset(2 * source.shape[0])
+    for name in ("padding", "cutout"):
+        assert abs(twice[name] - 2 * native[name]) <= 1, name
+    assert source.preset(source.shape[0]) == {name: native[name] for name in twice}
+    assert set(twice) <= all_option_names()
+    assert twice.get("image_size") == (2 * source.shape[0] if source.is_folder else None)
+
+
+def test_a_preset_may_be_changed_by_its_caller(source: Source) -> None:
+    before = source.preset()
+    source.preset().clear()
+    assert source.preset() == before
+
+
+@pytest.mark.parametrize("name", ["digits", "folder"])
+@pytest.mark.parametrize("image_size", [None, 10])
+def test_images_are_as_announced(name: str, image_size: int | None, photos: Path) -> None:
+    source = find_source(str(photos) if name == "folder" else name)
+    dataset = source.load(image_size=image_size)
+    side = image_size or source.shape[0]
+    assert dataset.train.images.shape[1:] == (side, side, source.shape[2])
+    assert len(dataset.classes) == source.classes
+    held_out = source.preset()["validation"]
+    evaluated = sum(len(part) for part in (dataset.validation, dataset.test) if part is not None)
+    assert evaluated + (0 if source.is_folder else held_out) == source.evaluated
+
+
+def test_default_lengths_are_those_of_the_views() -> None:
+    defaults = {option.name: option.default for option in options_of(ViewSettings)}
+    assert {name: defaults[name] for name in DEFAULT_LENGTHS} == DEFAULT_LENGTHS
+
+
+# --- folders -------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_scanned_once(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan, list_directory = Mock(wraps=scan_folder), Mock(wraps=os.scandir)
+    monkeypatch.setattr(image_folder, "scan_folder", scan)
+    monkeypatch.setattr(os, "scandir", list_directory)
+    source = find_source(str(photos))
+    source.preset()
+    source.preset(16)
+    assert source.description
+    source.load()
+    assert scan.call_count == 1
+    listed = [str(call.args[0]) for call in list_directory.call_args_list]
+    folders = [path for path in listed if path.startswith(str(photos))]
+    assert len(folders) == len(set(folders)) == 9  # two parts with three classes each, and unlabeled/
+
+
+def test_a_relative_path_is_the_same_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos.parent)
+    assert find_source("photos") == find_source(str(photos))
+    assert find_source("./photos").name == str(photos)
+
+
+def test_reading_reports_progress_up_to_the_number_of_files(photos: Path) -> None:
+    reports: list[tuple[str, int, int | None]] = []
+    source = find_source(str(photos))
+    source.load(progress=lambda task, done, total: reports.append((task, done, total)))
+    assert reports[-1] == ("reading photos", 43, 43)
+    assert [done for _, done, _ in reports] == sorted(done for _, done, _ in reports)
+    reports.clear()
+    source.load(progress=lambda task, done, total: reports.append((task, done, total)))
+    assert reports == []  # from the cache
+
+
+def test_a_missing_folder_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"there is no folder \./nowhere"):
+        find_source("./nowhere")
+    with pytest.raises(ConfigError, match="did you mean 'digits'"):
+        find_source("digit")
+
+
+def test_paths_become_absolute_and_other_settings_stay(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos.parent)
+    given = {"unlabeled": "more", "split": None, "labels": 40, "seed": 3}
+    dataset, settings = absolute_paths("photos", given, options_of(DataSettings))
+    assert dataset == str(photos)
+    assert settings == {**given, "unlabeled": str(photos.parent / "more")}
+    assert absolute_paths("digits", {}, options_of(DataSettings)) == ("digits", {})
+
+
+# --- imports -------------------------------------------------------------------------------------------------
+
+
+MODULES = sorted(Path(rankingmatch.data.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_importing_leaves_warning_filters_alone(module: Path) -> None:
+    before = list(warnings.filters)
+    runpy.run_path(str(module))
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_data_modules_do_not_import_rich(module: Path) -> None:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    assert [name for name in names if name.split(".")[0] == "rich"] == []

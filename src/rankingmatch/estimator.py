@@ -20,7 +20,7 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
 from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
 from rankingmatch.data.presets import suggested_settings
-from rankingmatch.methods import entry, make_method
+from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import outputs
 from rankingmatch.runs.checkpoint import ModelCard, load_model, save_model
 from rankingmatch.runs.config import Config, ExecutionSettings, assemble
@@ -134,7 +134,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             if "steps" in given:
                 raise ConfigError("hyperparameters has 'epochs', and steps is given: they say the same thing twice")
             del suggested["steps"]
-        values = {**suggested, **entry(self.method).preset, **given}
+        values = {**suggested, **find_method(self.method).preset, **given}
         values |= {name: _plain(value) for name, value in others.items()}
         return assemble("arrays", self.method, {**values, "seed": self._seed()})
 

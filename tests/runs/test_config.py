@@ -45,7 +45,7 @@ def test_epochs_replace_the_presets_steps() -> None:
     ("given", "message"),
     [
         ({"learning_rat": 0.1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
-        ({"temperature": 0.1}, "--temperature is not used by the method 'rankingmatch-bm'"),
+        ({"temperature": 0.1}, "temperature is not used by the method 'rankingmatch-bm'"),
         ({"margin": -1.0}, "margin is -1.0"),
         ({"mu": 0}, "mu is 0"),
         ({"epochs": 1.0, "steps": 5}, "--epochs and --steps"),

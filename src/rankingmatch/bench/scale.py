@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankingmatch.methods import entry
+from rankingmatch.methods import find_method
 from rankingmatch.runs.config import source_of
 
 PAPER_EPOCHS = 128
@@ -42,7 +42,7 @@ def scaled(scale: Scale, dataset: str, method: str, settings: Mapping[str, Any])
     native = max(chosen.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
-    result["mu"] = min(scale.mu, settings.get("mu", entry(method).preset.get("mu", scale.mu)))
+    result["mu"] = min(scale.mu, settings.get("mu", find_method(method).preset.get("mu", scale.mu)))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
     steps = settings.get("steps", chosen.preset.get("steps"))
     result["steps"] = round(scale.steps * epochs / PAPER_EPOCHS) if steps is None else min(steps, scale.steps)

@@ -14,7 +14,7 @@ from rankingmatch.networks import input_side
 from rankingmatch.data import Benchmark, DataSettings, is_benchmark, source, whole_paths
 from rankingmatch.core.distributed import own_device
 from rankingmatch.core.errors import ConfigError, DataError, unknown_name
-from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
+from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.core.options import check, option, options_of, validate
 from rankingmatch.training.state import TrainSettings
@@ -123,7 +123,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any]) -> Config:
     check_rooms(given)
     dataset, given = whole_paths(dataset, given)
     given = _sized_for_network(dataset, given)
-    values = {**_preset(dataset, given), **entry(method).preset, **given}
+    values = {**_preset(dataset, given), **find_method(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
     return assemble(dataset, method, values)
@@ -161,7 +161,7 @@ def repeat_command(config: Config) -> str:
     try:
         usual = resolve(config.dataset, config.method, said)
     except (ConfigError, DataError):  # the folder is gone, or has changed: what would follow from it is not known
-        usual = assemble(config.dataset, config.method, entry(config.method).preset)
+        usual = assemble(config.dataset, config.method, find_method(config.method).preset)
     given: dict[str, Any] = {**said, "seed": config.training.seed}
     if (config.data.labels, usual.data.labels) != (None, None):  # without, those that a dataset comes with: its folds
         given["labels"] = config.data.labels or 0

@@ -51,14 +51,30 @@ CTAUGMENT_NAMES = tuple(CTAUGMENT_OPERATIONS)
 
 
 class CTADraw(NamedTuple):
-    """A weak draw, the operations with their bins and magnitudes, and the centers of the gray squares."""
+    """The draw of `CTAugment` for n images.
+
+    Attributes
+    ----------
+    weak : WeakDraw
+        The draw of the weak view.
+    operation : Tensor
+        Positions (n, operations) in the names of the operations.
+    bin : Tensor
+        The bins (n, operations) of the magnitudes.
+    magnitude : Tensor
+        Magnitudes (n, operations) in [0, 1): (bin + U) / bins.
+    operation_center : Tensor
+        Centers (n, operations, 2) = (y, x) of the squares that the operation "cutout" paints.
+    center : Tensor
+        Centers (n, 2) = (y, x) of the last squares.
+    """
 
     weak: WeakDraw
-    operation: Tensor  # (n, operations): positions in the names of the operations
-    bin: Tensor  # (n, operations)
-    magnitude: Tensor  # (n, operations) in [0, 1): (bin + U) / bins
-    operation_center: Tensor  # (n, operations, 2) = (y, x): where the operation "cutout" paints its square
-    center: Tensor  # (n, 2) = (y, x): center of the last square
+    operation: Tensor
+    bin: Tensor
+    magnitude: Tensor
+    operation_center: Tensor
+    center: Tensor
 
 
 @dataclass(eq=False)

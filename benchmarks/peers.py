@@ -11,8 +11,7 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankingmatch.augment import OPERATIONS, RandAugment, Weak
-from rankingmatch.augment.operations import NAMES
+from rankingmatch.augment import OPERATIONS, RANDAUGMENT_NAMES, RandAugment, Weak
 
 # PIL's operations are written once, as the oracle of the tests.
 sys.path.append(str(Path(__file__).parents[1] / "tests/helpers"))
@@ -35,7 +34,7 @@ def pil_weak(image: Image.Image, policy: Weak) -> Image.Image:
 def pil_strong(image: Image.Image, policy: RandAugment) -> Image.Image:
     """A weak view, the operations, the grey square."""
     image = pil_weak(image, policy.weak)
-    for name in random.choices(NAMES, k=policy.operations):
+    for name in random.choices(RANDAUGMENT_NAMES, k=policy.operations):
         if random.random() < policy.probability:
             low, high = OPERATIONS[name].low, OPERATIONS[name].high
             image = PIL_OPERATIONS[name](image, low + random.random() * (high - low))
@@ -117,11 +116,11 @@ class KorniaPipeline:
         """The strong view of (n, c, h, w) float images in 0…1."""
         images = self.weak(images)
         for _ in range(self.policy.operations):
-            operation = torch.randint(len(NAMES), (len(images),))
+            operation = torch.randint(len(RANDAUGMENT_NAMES), (len(images),))
             applied = torch.rand(len(images)) < self.policy.probability
             unit = torch.rand(len(images))
             for number in operation[applied].unique().tolist():
-                name = NAMES[number]
+                name = RANDAUGMENT_NAMES[number]
                 rows = (applied & (operation == number)).nonzero().squeeze(1)
                 images[rows] = self.operations[name](images[rows], OPERATIONS[name].magnitude(unit[rows]))
         erased: Tensor = self.cutout(images)

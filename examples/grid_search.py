@@ -1,4 +1,4 @@
-"""Scikit-learn chooses the threshold and the method by cross-validation over the labeled rows."""
+"""Grid search over methods and thresholds with scikit-learn, cross-validated on the labeled images."""
 
 import sys
 
@@ -8,11 +8,11 @@ from sklearn.model_selection import GridSearchCV
 
 from rankingmatch import RankingMatchClassifier
 
-steps = int(sys.argv[1]) if len(sys.argv) > 1 else 300  # short: eight fits and a last one
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else 300  # short: eight fits, and one of the best setting
 
 digits = load_digits()
 images = np.rint(digits.images * (255 / 16)).astype(np.uint8)
-labels = np.where(np.arange(len(images)) < 100, digits.target, -1)[:800]  # −1: unlabeled, learned from all the same
+labels = np.where(np.arange(len(images)) < 100, digits.target, -1)[:800]  # −1: unlabeled, but used for training
 
 grid = {
     "method": ["rankingmatch-bm", "fixmatch-ra"],

@@ -1,6 +1,6 @@
-"""Say what a picture shows, with an exported model, ONNX Runtime and Pillow; neither torch nor rankingmatch.
+"""Predict the classes of images with an exported model: ONNX Runtime and Pillow, without torch and rankingmatch.
 
-First: rankingmatch export runs/mine model.onnx. Then: python onnx_inference.py model.onnx picture.png …
+First: rankingmatch export runs/mine model.onnx. Then: python onnx_inference.py model.onnx image.png …
 """
 
 import json
@@ -10,14 +10,14 @@ import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
-model, *pictures = sys.argv[1:]
+model, *paths = sys.argv[1:]
 session = onnxruntime.InferenceSession(model)
 classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-_, channels, height, width = session.get_inputs()[0].shape  # the file says which images it takes
+_, channels, height, width = session.get_inputs()[0].shape  # the input shape is stored in the file
 
-for picture in pictures:
-    upright = ImageOps.exif_transpose(Image.open(picture)).convert("L" if channels == 1 else "RGB")
-    image = upright.resize((width, height), Image.Resampling.LANCZOS)  # as in training: the whole picture, squeezed
+for path in paths:
+    upright = ImageOps.exif_transpose(Image.open(path)).convert("L" if channels == 1 else "RGB")
+    image = upright.resize((width, height), Image.Resampling.LANCZOS)  # as in training, whatever the aspect ratio
     pixels = np.asarray(image, dtype=np.uint8).reshape(1, height, width, channels)
     (probabilities,) = session.run(None, {session.get_inputs()[0].name: pixels.transpose(0, 3, 1, 2)})[0]
-    print(f"{picture}: {classes[probabilities.argmax()]}, {probabilities.max():.0%} sure")
+    print(f"{path}: {classes[probabilities.argmax()]} ({probabilities.max():.0%})")

@@ -1,4 +1,4 @@
-"""A loop and a network that are yours, with one loss from here: BatchMean triplet beside the cross-entropy."""
+"""Your own network and training loop with one loss of this package: BatchMean triplet plus cross-entropy."""
 
 import sys
 
@@ -18,17 +18,17 @@ labels = torch.tensor(digits.target)
 train, test = slice(0, 200), slice(200, None)
 
 network = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 10))
-optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
 for step in range(steps):
     rows = torch.randint(200, (64,))
     logits = network(images[train][rows])
-    ranking = batch_mean_triplet(logits, labels[train][rows])  # logits of a class near each other
+    ranking = batch_mean_triplet(logits, labels[train][rows])  # pulls the logits of a class together
     loss = F.cross_entropy(logits, labels[train][rows]) + ranking
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
     if step % 50 == 0:
-        print(f"step {step}: loss {loss.item():.3f}, of which ranking {ranking.item():.3f}")
+        print(f"step {step}: loss {loss.item():.3f}, ranking loss {ranking.item():.3f}")
 
 with torch.no_grad():
     wrong = (network(images[test]).argmax(1) != labels[test]).float().mean()

@@ -1,4 +1,4 @@
-"""Forty labeled digits and 1,400 unlabeled ones: fit, predict, save."""
+"""40 labeled and 1,397 unlabeled images of digits: fit, score, save."""
 
 import sys
 
@@ -7,7 +7,7 @@ from sklearn.datasets import load_digits
 
 from rankingmatch import RankingMatchClassifier
 
-steps = int(sys.argv[1]) if len(sys.argv) > 1 else None  # None: as many as suit the images, about two minutes
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else None  # None: chosen for the dataset, about two minutes
 
 digits = load_digits()
 images = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # (1797, 8, 8), 0…255
@@ -15,5 +15,5 @@ labels = np.where(np.arange(1437) < 40, digits.target[:1437], -1)  # −1: unlab
 
 classifier = RankingMatchClassifier(steps=steps, random_state=0, verbose=1).fit(images[:1437], labels)
 print(f"test error {100 * (1 - classifier.score(images[1437:], digits.target[1437:])):.1f} %")
-print("labels found for unlabeled images:", classifier.transduction_[40:50])
-classifier.save("digits.safetensors")  # RankingMatchClassifier.load gives it back; no pickle
+print("predicted labels of unlabeled images:", classifier.transduction_[40:50])
+classifier.save("digits.safetensors")  # read it with RankingMatchClassifier.load; no pickle

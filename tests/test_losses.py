@@ -1,4 +1,4 @@
-"""The losses equal the paper's formulas, have right and finite gradients, and ignore row order."""
+"""The losses equal the paper's formulas, have correct and finite gradients, and do not depend on the row order."""
 
 import math
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def test_class_names_do_not_matter(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)
-def test_l2_normalisation_makes_the_scale_of_a_row_irrelevant(loss: Loss) -> None:
+def test_with_l2_normalization_the_scale_of_a_row_does_not_matter(loss: Loss) -> None:
     rows, labels = random_rows(10, 3)
     scaled = rows * torch.logspace(-30, 30, 10, dtype=torch.float64)[:, None]
     assert loss(scaled, labels).item() == pytest.approx(loss(rows, labels).item(), rel=1e-9)
@@ -139,7 +139,7 @@ def test_value_and_gradient_stay_finite(loss: Loss, case: str) -> None:
 
 @pytest.mark.parametrize("loss", [batch_all_triplet, batch_hard_triplet, contrastive])
 @pytest.mark.parametrize("case", ["single class", "single row", "two rows of two classes", "empty batch"])
-def test_nothing_to_rank_costs_nothing(loss: Loss, case: str) -> None:
+def test_the_loss_is_zero_if_there_is_nothing_to_rank(loss: Loss, case: str) -> None:
     rows, labels = DEGENERATE[case]
     assert loss(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0
 
@@ -197,7 +197,7 @@ def test_half_precision_logits_are_ranked_in_float32(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)
-def test_autocast_does_not_reach_the_ranking(loss: Loss) -> None:
+def test_autocast_does_not_affect_ranking_losses(loss: Loss) -> None:
     rows, labels = random_rows(10, 3)
     expected = loss(rows.float(), labels)
     with torch.autocast("cpu", torch.bfloat16):
@@ -207,7 +207,7 @@ def test_autocast_does_not_reach_the_ranking(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)
-def test_wrong_shapes_are_named(loss: Loss) -> None:
+def test_wrong_shapes_are_reported(loss: Loss) -> None:
     with pytest.raises(ValueError, match=r"\(n, classes\).*\(3, 2\) and \(4,\)"):
         loss(torch.zeros(3, 2), torch.zeros(4, dtype=torch.long))
 
@@ -228,7 +228,7 @@ def test_masked_cross_entropy_divides_by_all_rows() -> None:
     assert masked_cross_entropy(rows, labels, torch.tensor(mask)).item() == pytest.approx(sum(terms) / 6)
 
 
-def test_losses_towards_distributions_equal_their_formulas() -> None:
+def test_losses_with_target_distributions_equal_their_formulas() -> None:
     rows, _ = random_rows(6, 3)
     targets, _ = random_rows(6, 3, seed=9)
     targets = targets.softmax(1)
@@ -239,7 +239,7 @@ def test_losses_towards_distributions_equal_their_formulas() -> None:
 
 
 @pytest.mark.parametrize("loss", [soft_cross_entropy, brier])
-def test_losses_towards_distributions_have_finite_gradients_for_extreme_logits(loss: Loss) -> None:
+def test_losses_with_target_distributions_have_finite_gradients_for_extreme_logits(loss: Loss) -> None:
     rows = (random_rows(6, 3)[0].float() * 1e4).requires_grad_()
     value = loss(rows, torch.eye(4)[torch.tensor([0, 1, 2, 3, 0, 1])])
     value.backward()
@@ -257,7 +257,7 @@ def test_masked_brier_divides_by_all_rows() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.2, 0.4, 1.0])
-def test_annealed_cross_entropy_leaves_out_what_is_known_too_well(threshold: float) -> None:
+def test_annealed_cross_entropy_ignores_rows_above_the_threshold(threshold: float) -> None:
     rows, labels = random_rows(9, 3)
     targets = random_rows(9, 3, seed=9)[0].softmax(1)
     terms = [
@@ -277,21 +277,21 @@ def random_targets(n: int) -> Tensor:
     return targets / targets.sum(1, keepdim=True)
 
 
-def test_kl_divergence_is_that_of_each_row() -> None:
+def test_kl_divergence_has_one_value_per_row() -> None:
     (rows, _), targets = random_rows(6, 3), random_targets(6)
     expected = [naive_methods.kl(t, row) for t, row in zip(targets.tolist(), rows.tolist(), strict=True)]
     assert kl_divergence(rows, targets).tolist() == pytest.approx(expected)
     assert kl_divergence(rows, rows.softmax(1)).tolist() == pytest.approx([0.0] * 6, abs=1e-12)
 
 
-def test_entropy_is_that_of_each_row() -> None:
+def test_entropy_has_one_value_per_row() -> None:
     rows, _ = random_rows(6, 3)
     assert entropy(rows).tolist() == pytest.approx([naive_methods.entropy(row) for row in rows.tolist()])
     assert entropy(torch.zeros(1, 8)).item() == pytest.approx(math.log(8))
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.2, 0.32, math.inf])
-def test_tsa_leaves_out_the_rows_that_are_surer_than_the_threshold(threshold: float) -> None:
+def test_tsa_ignores_rows_that_are_more_confident_than_the_threshold(threshold: float) -> None:
     rows, labels = random_rows(6, 3)
     pairs = list(zip(rows.tolist(), labels.tolist(), strict=True))
     kept = [naive.cross_entropy(row, label) for row, label in pairs if naive.softmax(row)[label] <= threshold]

@@ -20,8 +20,8 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
 from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
 from rankingmatch.data.presets import suggested_settings
-from rankingmatch.methods import entry, make_method
-from rankingmatch.networks import outputs
+from rankingmatch.methods import find_method, make_method
+from rankingmatch.networks import predict_probabilities
 from rankingmatch.runs.config import Config, assemble, require_exclusive, setting_options
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
@@ -170,7 +170,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         suggested = suggested_settings(height, width, channels, count)
         if others.get("epochs") is not None:
             del suggested["steps"]
-        values = {**suggested, **entry(self.method).preset, **given, **others}
+        values = {**suggested, **find_method(self.method).preset, **given, **others}
         return assemble("arrays", self.method, {**values, "seed": self._seed()})
 
     def _seed(self) -> int:
@@ -282,9 +282,9 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         device = find_device(self.device)
         with _on_threads(self.threads):
             model = self.model_.to(device)
-            pieces = [output.logits.double().softmax(1).cpu().numpy() for output in outputs(model, images, device)]
+            probabilities = predict_probabilities(model, images, device, dtype=torch.float64)
         self.model_.cpu()
-        return np.concatenate(pieces)
+        return probabilities
 
     # --- saving -----------------------------------------------------------------------------------------------
 

@@ -6,8 +6,16 @@ from pil_reference import by_pil, weak_by_pil
 from real_images import from_pil, photographs, to_pil
 from torch import Tensor
 
-from rankingmatch.augment import RandAugment, ViewSettings, Weak, augmented, cutout, view_policies
-from rankingmatch.augment.operations import IDENTITY, NAMES, OPERATIONS
+from rankingmatch.augment import (
+    OPERATIONS,
+    RANDAUGMENT_NAMES,
+    RandAugment,
+    ViewSettings,
+    Weak,
+    augmented,
+    cutout,
+    view_policies,
+)
 from rankingmatch.augment.policies import StrongDraw, WeakDraw
 
 
@@ -33,10 +41,10 @@ def strong_by_pil(image: Tensor, draw: StrongDraw, i: int, policy: RandAugment) 
     dy, dx = draw.weak.shift[i].tolist()
     result = weak_by_pil(image, dy, dx, bool(draw.weak.flipped[i]), policy.weak.padding)
     for k in range(policy.operations):
-        name = NAMES[int(draw.operation[i, k])]
+        name = RANDAUGMENT_NAMES[int(draw.operation[i, k])]
         magnitude = OPERATIONS[name].magnitude(draw.magnitude[i, k : k + 1])
         result = by_pil(name, result[None], magnitude)[0]
-    pixels, (y, x), half = to_pil(result), draw.centre[i].tolist(), policy.cutout // 2
+    pixels, (y, x), half = to_pil(result), draw.center[i].tolist(), policy.cutout // 2
     pixels.paste((127, 127, 127), (x - half, y - half, x - half + policy.cutout, y - half + policy.cutout))
     return from_pil(pixels)
 
@@ -57,14 +65,14 @@ def test_draws_cover_their_ranges_evenly() -> None:
     assert counts.max() < 4300
     assert sorted(draw.weak.shift.unique().tolist()) == list(range(-4, 5))
     assert draw.weak.flipped.float().mean().item() == pytest.approx(0.5, abs=0.02)
-    assert draw.centre.min() == 0
-    assert draw.centre.max() == 31
+    assert draw.center.min() == 0
+    assert draw.center.max() == 31
     assert draw.magnitude.mean().item() == pytest.approx(0.5, abs=0.01)
 
 
 def test_an_operation_is_applied_with_the_given_probability() -> None:
     draw = RandAugment(probability=0.25).draw(20_000, 32, 32, generator())
-    share = (draw.operation != IDENTITY).float().mean().item()
+    share = (draw.operation != RANDAUGMENT_NAMES.index("identity")).float().mean().item()
     assert share == pytest.approx(0.25 * 13 / 14, abs=0.01)
 
 
@@ -91,7 +99,7 @@ def test_a_divided_batch_is_augmented_as_the_whole() -> None:
     halves = []
     for part in (slice(0, 10), slice(10, 24)):
         weak = WeakDraw(*(value[part] for value in draw.weak))
-        mine = StrongDraw(weak, draw.operation[part], draw.magnitude[part], draw.centre[part])
+        mine = StrongDraw(weak, draw.operation[part], draw.magnitude[part], draw.center[part])
         halves.append(policy.apply(images[part], mine))
     assert torch.equal(torch.cat(halves), policy.apply(images, draw))
 

@@ -104,7 +104,7 @@ def test_a_recipe_that_cannot_be_read_is_named(text: str) -> None:
 
 
 def test_what_a_recipe_gets_wrong_is_said_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match="--margin is not used by the method 'supervised'"):
+    with pytest.raises(ConfigError, match="margin is not used by the method 'supervised'"):
         grid(parse_recipe("mine", TEXT.replace("mu = 2", "margin = 1.0")))
     with pytest.raises(ConfigError, match="unknown dataset 'digitz'"):
         parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.digitz"))

@@ -1,4 +1,4 @@
-"""Schedules at the points one can compute by hand."""
+"""Schedules at steps whose values can be computed by hand."""
 
 import math
 
@@ -20,7 +20,7 @@ def test_ema_warms_up_to_its_decay() -> None:
 
 
 @pytest.mark.parametrize(("steps", "momentum"), [(131_072, 0.001), (2**20, 0.001), (13_107, 0.01), (100, 0.1)])
-def test_batchnorm_looks_back_over_the_same_share_of_any_run(steps: int, momentum: float) -> None:
+def test_batchnorm_statistics_cover_the_same_fraction_of_any_run(steps: int, momentum: float) -> None:
     assert batchnorm_momentum(steps) == pytest.approx(momentum, rel=1e-3)
 
 
@@ -29,7 +29,7 @@ def test_a_linear_ramp_ends_after_its_fraction_of_the_run(step: int, ramp: float
     assert linear_ramp(step, 100, 0.4) == pytest.approx(ramp)
 
 
-def test_a_ramp_of_no_length_is_over_at_once() -> None:
+def test_a_ramp_of_length_zero_is_1_from_the_start() -> None:
     assert linear_ramp(0, 100, 0.0) == 1.0
 
 
@@ -42,10 +42,10 @@ def test_a_ramp_of_no_length_is_over_at_once() -> None:
     ],
 )
 @pytest.mark.parametrize("classes", [2, 10])
-def test_tsa_rises_from_a_guess_to_certainty(kind: Annealing, alphas: list[float], classes: int) -> None:
+def test_the_tsa_threshold_rises_from_one_over_the_classes(kind: Annealing, alphas: list[float], classes: int) -> None:
     thresholds = [tsa_threshold(kind, step, 100, classes) for step in (0, 50, 100)]
     assert thresholds == pytest.approx([alpha * (1 - 1 / classes) + 1 / classes for alpha in alphas])
 
 
-def test_without_tsa_nothing_exceeds_the_threshold() -> None:
+def test_without_tsa_the_threshold_is_infinite() -> None:
     assert tsa_threshold("none", 0, 100, 10) == math.inf

@@ -28,7 +28,7 @@ from rankingmatch.core.distributed import (
     world_size,
 )
 from rankingmatch.core.errors import DataError
-from rankingmatch.methods import entry, make_method
+from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import State, initial_state
@@ -51,7 +51,7 @@ def trained(name: str, steps: int = 20) -> dict[str, Any]:
     settings = tiny_settings(steps, batch_size=7, mu=3, evaluate_every=10, log_every=1)
     known = vars(make_method(name, {}))
     method = make_method(name, {key: value for key, value in EAGER.items() if key in known})
-    views = replace(VIEW_SETTINGS, strong=entry(name).preset.get("strong", "randaugment"))
+    views = replace(VIEW_SETTINGS, strong=find_method(name).preset.get("strong", "randaugment"))
     state = initial_state(split, method, NetworkSettings(network_of(name)), views, settings, CPU)
     records = list(train(state, split, settings))
     return {

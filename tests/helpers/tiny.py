@@ -7,7 +7,7 @@ import torch
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.data import Dataset, Images, Split, assemble_split
-from rankingmatch.methods import entry, make_method
+from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.state import State, initial_state
@@ -57,6 +57,6 @@ def tiny_settings(steps: int = 6, seed: int = 0, batch_size: int = 6, **others: 
 def tiny_state(
     split: Split, settings: TrainSettings, method: str = "rankingmatch-bm", **hyperparameters: object
 ) -> State:
-    views = replace(VIEW_SETTINGS, strong=entry(method).preset.get("strong", "randaugment"))
+    views = replace(VIEW_SETTINGS, strong=find_method(method).preset.get("strong", "randaugment"))
     made = make_method(method, hyperparameters)
     return initial_state(split, made, NetworkSettings("wrn-10-1"), views, settings, CPU)

@@ -1,9 +1,10 @@
-"""The three ways of the weak views differ in BatchNorm's statistics and in the graph, as they say."""
+"""The three kinds of weak pass differ in BatchNorm's statistics and in the gradients, as documented."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.methods import Batch
 from rankingmatch.methods.passes import (
     WeakPass,
     interleaved_logits,
@@ -44,6 +45,10 @@ def images(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.uint8).view(-1, 1, 1, 1)
 
 
+def batch(labeled: Tensor, weak: Tensor, strong: Tensor) -> Batch:
+    return Batch((labeled,), torch.zeros(len(labeled), dtype=torch.long), (weak, strong))
+
+
 LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
 
 
@@ -55,16 +60,15 @@ LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
         ("joint", [(10 - 52 / 6) / 10.045, (30 - 52 / 6) / 10.045], [52 / 6]),
     ],
 )
-def test_weak_views_are_normalised_as_said(
+def test_weak_views_are_normalized_as_documented(
     way: WeakPass, expected_weak: list[float], seen_by_running_mean: list[float]
 ) -> None:
     model = Norm().train()
-    outputs = view_outputs(model, LABELED, WEAK, STRONG, way)
+    outputs = view_outputs(model, batch(LABELED, WEAK, STRONG), way)
     assert outputs.weak_logits.flatten().tolist() == pytest.approx(expected_weak, rel=1e-3)
     mean = 0.0
     for value in seen_by_running_mean:
         mean = 0.5 * mean + 0.5 * value
-    assert model.norm.running_mean is not None
     assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(mean)
     assert model.training
@@ -72,8 +76,8 @@ def test_weak_views_are_normalised_as_said(
 
 
 @pytest.mark.parametrize("way", ["running", "batch", "joint"])
-def test_pseudo_labels_are_never_part_of_a_graph(way: WeakPass) -> None:
-    outputs = view_outputs(Norm().train(), LABELED, WEAK, STRONG, way)
+def test_pseudo_labels_have_no_gradients(way: WeakPass) -> None:
+    outputs = view_outputs(Norm().train(), batch(LABELED, WEAK, STRONG), way)
     assert not outputs.weak_logits.requires_grad
     assert outputs.labeled.logits.requires_grad
     assert outputs.strong.logits.requires_grad
@@ -81,7 +85,9 @@ def test_pseudo_labels_are_never_part_of_a_graph(way: WeakPass) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
-def test_an_interleaved_pool_is_normalised_part_by_part_and_the_first_alone_is_remembered(parts: int) -> None:
+def test_interleaved_batches_are_normalized_separately_and_only_the_first_is_tracked(
+    parts: int,
+) -> None:
     model = Norm().train()
     pool = images(0, 10, 50, 3, 90, 44, 7)
     logits = interleaved_logits(model, pool, parts)
@@ -91,13 +97,12 @@ def test_an_interleaved_pool_is_normalised_part_by_part_and_the_first_alone_is_r
         torch.testing.assert_close(logits[part::parts], deviation)
     assert logits.requires_grad
     assert model.norm.running_mean is not None
-    assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(pool[::parts].float().mean().item() / 2)
     assert int(model.norm.num_batches_tracked or 0) == 1
     assert model.norm.track_running_stats
 
 
-def test_guessing_normalises_by_the_batch_and_leaves_no_trace() -> None:
+def test_mean_probabilities_normalize_by_the_batch_and_update_nothing() -> None:
     model = Norm().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     mean = mean_probabilities(model, [WEAK, STRONG])
@@ -113,13 +118,13 @@ def test_probabilities_are_averaged_over_the_views_of_an_image() -> None:
     torch.testing.assert_close(mean, torch.stack([(rows[0] + rows[2]) / 2, (rows[1] + rows[3]) / 2]))
 
 
-def test_views_in_a_joint_pass_share_statistics_and_come_back_apart() -> None:
+def test_views_in_a_joint_pass_share_statistics_and_come_back_separately() -> None:
     first, second = joint_logits(Norm().train(), images(0, 2), images(4))
     assert first.flatten().tolist() == pytest.approx([-2 / 1.633, 0.0], abs=1e-3)
     assert second.flatten().tolist() == pytest.approx([2 / 1.633], rel=1e-3)
 
 
-def test_unrecorded_passes_normalise_by_the_batch_and_leave_no_trace() -> None:
+def test_kept_running_statistics_are_not_updated() -> None:
     model = Norm().train()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with running_statistics_kept(model):
@@ -128,11 +133,10 @@ def test_unrecorded_passes_normalise_by_the_batch_and_leave_no_trace() -> None:
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     model(images(10, 30))
     assert model.norm.running_mean is not None
-    assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(10.0)
 
 
-def test_a_perturbation_is_in_units_of_the_normalised_image() -> None:
+def test_a_perturbation_is_in_units_of_the_normalized_image() -> None:
     model = Classifier(nn.Flatten(), torch.tensor([0.5]), torch.tensor([0.25]))
     view = images(100, 200)
     perturbation = torch.tensor([3.0, -2.0]).view(-1, 1, 1, 1)
@@ -141,16 +145,16 @@ def test_a_perturbation_is_in_units_of_the_normalised_image() -> None:
 
 
 def test_skipped_strong_views_do_not_reach_the_network_and_have_outputs_of_zero() -> None:
-    # Softmax of the rows: 0.73, 0.88, 0.95, 0.73. Weak views are 1 and 3, of which only the first is sure enough.
+    # Softmax of the rows: 0.73, 0.88, 0.95, 0.73. Weak views are 1 and 3, of which only the first is confident enough.
     weak, strong = images(1, 3), images(2, 0)
-    outputs = view_outputs(Rows(), images(0), weak, strong, "running", skip_below=0.8)
+    outputs = view_outputs(Rows(), batch(images(0), weak, strong), "running", skip_below=0.8)
     assert outputs.strong.logits.tolist() == [[0.0, 3.0], [0.0, 0.0]]
     assert outputs.labeled.logits.tolist() == [[0.0, 1.0]]
     assert outputs.weak_logits.tolist() == [[2.0, 0.0], [-1.0, 0.0]]
 
 
-def test_batchnorm_sees_the_labeled_and_the_sure_strong_views_only() -> None:
+def test_batchnorm_sees_only_the_labeled_and_the_confident_strong_views() -> None:
     model = Norm().train()
-    view_outputs(model, LABELED, WEAK, STRONG, "batch", skip_below=1.1)  # nothing is that sure
+    view_outputs(model, batch(LABELED, WEAK, STRONG), "batch", skip_below=1.1)  # no prediction is that confident
     assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx((20 * 0.5) * 0.5 + 1 * 0.5)

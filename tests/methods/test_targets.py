@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rankingmatch.methods import PseudoLabels
-from rankingmatch.methods.flexmatch import flexible_thresholds, remembered
+from rankingmatch.methods.flexmatch import flexible_thresholds, updated_labels
 from rankingmatch.methods.freematch import fairness_loss
 from rankingmatch.methods.softmatch import truncated_gaussian, uniformly_aligned
 from rankingmatch.methods.targets import histogram, pseudo_label, sharpen, update_average
@@ -20,7 +20,7 @@ def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.4, 0.5, 1.0, 3.0])
-def test_sharpen_is_a_normalised_power(temperature: float) -> None:
+def test_sharpen_is_a_normalized_power(temperature: float) -> None:
     p = torch.rand(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).softmax(1)
     expected = [naive_methods.sharpen(row, temperature) for row in p.tolist()]
     assert sharpen(p, temperature).tolist() == [pytest.approx(row) for row in expected]
@@ -56,7 +56,7 @@ def test_only_confident_labels_are_remembered_and_the_later_of_two() -> None:
     learned = torch.tensor([-1, 1, 0, 2])
     rows = torch.tensor([0, 3, 0, 0, 1])
     pseudo = PseudoLabels(torch.tensor([2, 0, 1, 0, 2]), torch.tensor([True, True, True, False, False]))
-    assert remembered(learned, rows, pseudo).tolist() == [1, 1, 0, 0]
+    assert updated_labels(learned, rows, pseudo).tolist() == [1, 1, 0, 0]
 
 
 def test_fairness_of_two_even_classes_is_the_log_of_one_half() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from rankingmatch.losses import kl_divergence
 from rankingmatch.methods import Context, make_method
 from rankingmatch.methods.passes import perturbed_logits
-from rankingmatch.methods.vat import VirtualAdversarialTraining
+from rankingmatch.methods.vat import VAT
 from rankingmatch.networks import Classifier
 from rankingmatch.training.batches import make_batch
 
@@ -43,7 +43,7 @@ def test_the_direction_agrees_with_the_second_derivative() -> None:
         cost = kl_divergence(perturbed_logits(model, images, at), targets).sum()
         return torch.autograd.grad(cost, at, create_graph=graph)[0]
 
-    xi = VirtualAdversarialTraining().xi
+    xi = VAT().xi
     near = slope(state.model, (xi * start).requires_grad_(), graph=False)
     zero = torch.zeros(images.shape, dtype=torch.float64, requires_grad=True)
     exact = slope(copy.deepcopy(state.model).double(), zero, graph=True)
@@ -70,6 +70,6 @@ def test_running_statistics_see_the_joint_pass_alone() -> None:
 
 def test_the_papers_numbers_are_the_defaults() -> None:
     method = make_method("vat", {})
-    assert isinstance(method, VirtualAdversarialTraining)
+    assert isinstance(method, VAT)
     assert (method.epsilon, method.power_iterations) == (6.0, 1)
     assert (method.adversarial_weight, method.entropy_weight) == (0.3, 0.06)

@@ -1,17 +1,27 @@
 """The networks have the paper's sizes and take any images."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.networks import (
+    NETWORKS,
     Classifier,
     WideResNet,
+    batched_outputs,
     channel_statistics,
     make_backbone,
-    outputs,
+    make_classifier,
+    predict_logits,
+    predict_logits_and_features,
+    predict_probabilities,
+    register_network,
     set_batchnorm_momentum,
     to_tensor,
 )
@@ -75,7 +85,7 @@ def test_a_block_is_bn_activation_conv_twice_plus_shortcut() -> None:
     torch.testing.assert_close(block(maps), expected)
 
 
-def test_weights_start_as_the_paper_lineage_has_them() -> None:
+def test_initial_weights_are_those_of_the_papers_networks() -> None:
     torch.manual_seed(0)
     network = make_backbone("wrn-28-10", 3, 10)
     convolution = network.blocks[3].conv2  # type: ignore[index,union-attr]
@@ -101,12 +111,64 @@ def test_an_unusable_network_is_named(name: str, message: str) -> None:
         make_backbone(name, 3, 10)
 
 
+@pytest.fixture
+def toy() -> Iterator[str]:
+    """The name of a network that is registered during a test."""
+
+    def factory(channels: int, classes: int, pretrained: bool = False) -> nn.Module:
+        head = nn.Linear(channels, classes)
+        if pretrained:
+            nn.init.constant_(head.weight, 0.5)
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
+
+    register_network("toy", factory)
+    yield "toy"
+    del NETWORKS["toy"]
+
+
+def test_a_registered_network_is_used_by_name(toy: str) -> None:
+    model = make_classifier(toy, classes=4, channels=2)
+    assert model(torch.zeros(5, 2, 8, 8, dtype=torch.uint8)).logits.shape == (5, 4)
+    pretrained = make_classifier(toy, classes=4, channels=2, pretrained=True)
+    assert (dict(pretrained.named_parameters())["backbone.2.weight"] == 0.5).all()
+
+
+def test_a_registered_network_is_trained_saved_and_loaded(toy: str, tmp_path: Path) -> None:
+    images, labels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3)).astype(np.uint8), np.arange(12) % 3
+    classifier = RankingMatchClassifier("supervised", network=toy, steps=2, threads=1).fit(images, labels)
+    classifier.save(tmp_path / "model.safetensors")
+    loaded = RankingMatchClassifier.load(tmp_path / "model.safetensors")
+    assert np.array_equal(loaded.predict_proba(images), classifier.predict_proba(images))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("wrn-28-2", "already a network"), ("a:b", "a colon marks an import path")]
+)
+def test_a_name_that_is_taken_or_an_import_path_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        register_network(name, nn.Linear)
+
+
+def test_a_classifier_is_made_from_a_name_and_a_number_of_classes() -> None:
+    model = make_classifier("small", classes=7)
+    assert (model.mean.flatten().tolist(), model.std.flatten().tolist()) == ([0.5] * 3, [0.25] * 3)
+    assert model(torch.zeros(2, 3, 8, 8, dtype=torch.uint8)).logits.shape == (2, 7)
+
+
+def test_the_number_of_channels_is_that_of_the_statistics() -> None:
+    model = make_classifier("small", 7, mean=[0.1, 0.2], std=torch.tensor([0.3, 0.4]))
+    assert model.mean.flatten().tolist() == pytest.approx([0.1, 0.2])
+    assert model(torch.zeros(2, 2, 8, 8, dtype=torch.uint8)).logits.shape == (2, 7)
+    with pytest.raises(ConfigError, match=r"std has the shape \(1,\) for images of 3 channels"):
+        make_classifier("small", 7, mean=[0.1, 0.2, 0.3], std=[0.4])
+
+
 def test_a_users_network_is_found_by_import_path() -> None:
     network = make_backbone("own_network:linear_network", 3, 4)
     assert network(torch.zeros(2, 3, 8, 8)).shape == (2, 4)
 
 
-def test_the_classifier_normalises_and_gives_logits_as_features_where_there_are_none() -> None:
+def test_the_classifier_normalizes_and_gives_logits_as_features_where_there_are_none() -> None:
     mean, std = torch.tensor([0.5, 0.25]), torch.tensor([0.1, 0.2])
     seen: list[Tensor] = []
 
@@ -132,13 +194,30 @@ def test_channel_statistics_are_mean_and_deviation() -> None:
 def test_outputs_go_through_all_images_in_evaluation_mode() -> None:
     images = np.random.default_rng(0).integers(0, 256, (11, 8, 8, 1)).astype(np.uint8)
     model = Classifier(make_backbone("small", 1, 3), torch.tensor([0.5]), torch.tensor([0.3])).train()
-    pieces = [output.logits for output in outputs(model, images, torch.device("cpu"), size=4)]
-    assert [len(piece) for piece in pieces] == [4, 4, 3]
+    batches = [output.logits for output in batched_outputs(model, images, torch.device("cpu"), size=4)]
+    assert [len(batch) for batch in batches] == [4, 4, 3]
     assert model.training
     with torch.no_grad():
         torch.testing.assert_close(
-            torch.cat(pieces), model.eval()(to_tensor(images, torch.device("cpu"))).logits, rtol=1e-4, atol=1e-5
+            torch.cat(batches), model.eval()(to_tensor(images, torch.device("cpu"))).logits, rtol=1e-4, atol=1e-5
         )
+
+
+def test_predictions_are_the_outputs_of_all_batches_as_arrays() -> None:
+    cpu, images = torch.device("cpu"), np.random.default_rng(0).integers(0, 256, (11, 8, 8, 1)).astype(np.uint8)
+    model = make_classifier("small", 3, channels=1)
+    batches = list(batched_outputs(model, images, cpu, 4))
+    expected = torch.cat([output.logits for output in batches])
+    logits, features = predict_logits_and_features(model, images, cpu, 4)
+    assert np.array_equal(logits, expected.numpy())
+    assert np.array_equal(predict_logits(model, images, cpu, 4), logits)
+    assert features is not None
+    assert np.array_equal(features, torch.cat([output.features for output in batches]).numpy())
+    assert np.array_equal(predict_probabilities(model, images, cpu, 4), expected.softmax(1).numpy())
+    double = predict_probabilities(model, images, cpu, 4, torch.float64)
+    assert np.array_equal(double, expected.double().softmax(1).numpy())
+    own = make_classifier("own_network:linear_network", 3, channels=1)
+    assert predict_logits_and_features(own, images, cpu)[1] is None
 
 
 def test_batchnorm_momentum_reaches_every_norm() -> None:
@@ -147,7 +226,7 @@ def test_batchnorm_momentum_reaches_every_norm() -> None:
     assert {m.momentum for m in network.modules() if isinstance(m, nn.BatchNorm2d)} == {0.07}
 
 
-def test_read_only_images_become_tensors_without_a_word() -> None:
+def test_read_only_images_become_tensors_without_a_warning() -> None:
     images = np.zeros((2, 4, 4, 1), np.uint8)  # one channel: the transpose is contiguous already
     images.setflags(write=False)
     assert to_tensor(images, torch.device("cpu")).shape == (2, 1, 4, 4)  # a warning would be an error

@@ -42,7 +42,7 @@ def begun(network: NetworkSettings, settings: TrainSettings | None = None, chann
     )
 
 
-def test_features_and_logits_both_come_and_belong_together() -> None:
+def test_a_timm_backbone_returns_its_logits_and_the_features_of_its_head() -> None:
     backbone = make_backbone("timm:fakenet", 3, 4).eval()
     assert isinstance(backbone, TimmBackbone)
     images = torch.randn(5, 3, 12, 12)
@@ -54,7 +54,7 @@ def test_features_and_logits_both_come_and_belong_together() -> None:
 
 @pytest.mark.parametrize(("name", "side"), [("timm:fakenet", 12), ("timm:fakenet@20", 20)])
 @pytest.mark.parametrize("size", [(8, 8), (30, 25), (12, 12), (20, 20)])
-def test_images_come_to_the_backbone_in_its_own_size(name: str, side: int, size: tuple[int, int]) -> None:
+def test_images_are_resized_to_the_size_of_the_backbone(name: str, side: int, size: tuple[int, int]) -> None:
     model = make_classifier(name, 4, MEAN, STD)
     assert model(torch.zeros(2, 3, *size, dtype=torch.uint8)).logits.shape == (2, 4)
     assert model.backbone.model.seen == [(side, side)]  # type: ignore[union-attr]
@@ -62,12 +62,12 @@ def test_images_come_to_the_backbone_in_its_own_size(name: str, side: int, size:
     assert input_side("wrn-28-2") is None
 
 
-def test_normalisation_follows_the_backbone() -> None:
+def test_the_normalization_is_that_of_the_backbone() -> None:
     model = make_classifier("timm:fakenet", 4, MEAN, STD)
     assert model.mean.flatten().tolist() == pytest.approx([0.5, 0.4, 0.3])
     assert model.std.flatten().tolist() == pytest.approx([0.2, 0.3, 0.1])
-    grey = make_classifier("timm:fakenet", 4, MEAN[:1], STD[:1])
-    assert (grey.mean.item(), grey.std.item()) == pytest.approx((0.4, 0.2))
+    gray = make_classifier("timm:fakenet", 4, MEAN[:1], STD[:1])
+    assert (gray.mean.item(), gray.std.item()) == pytest.approx((0.4, 0.2))
     plain = make_classifier("wrn-10-1", 4, MEAN, STD)
     assert torch.equal(plain.mean.flatten(), MEAN)
 
@@ -90,7 +90,7 @@ def weights_of(classes: int, channels: int = 3) -> dict[str, torch.Tensor]:
     return fake_timm.create_model("fakenet", True, classes, channels).state_dict()
 
 
-def test_weights_that_fit_are_taken_whole(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_weights_that_fit_are_loaded_completely(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tensors = weights_of(classes=3)
     save_file(tensors, tmp_path / "w.safetensors")
     model = make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(tmp_path / "w.safetensors"))
@@ -100,7 +100,7 @@ def test_weights_that_fit_are_taken_whole(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("head", ["of 1000 classes", "missing", "half"])
-def test_a_head_of_another_size_starts_anew_and_is_named(
+def test_a_head_of_a_different_size_is_initialized_randomly_and_named(
     head: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tensors = weights_of(classes=1000 if head == "of 1000 classes" else 3)
@@ -114,7 +114,7 @@ def test_a_head_of_another_size_starts_anew_and_is_named(
     assert found["fc.weight"].shape == (3, 6)
     assert "fc.weight" not in tensors or not torch.equal(found["fc.weight"], tensors["fc.weight"])
     (line,) = caplog.messages
-    assert "its head is of another size, and starts anew: fc.bias, fc.weight" in line
+    assert "the head has a different size and is initialized randomly: fc.bias, fc.weight" in line
 
 
 def damaged(kind: str) -> dict[str, torch.Tensor]:
@@ -133,18 +133,18 @@ def damaged(kind: str) -> dict[str, torch.Tensor]:
     [
         ("one missing", "1 missing, such as norm.bias"),
         ("one more", "1 unknown, such as more"),
-        ("other channels", "1 of another shape, such as stem.weight"),
-        ("another network", "40 unknown, such as blocks.0.conv1.weight; 5 of another shape, such as norm.bias"),
+        ("other channels", "1 of a different shape, such as stem.weight"),
+        ("another network", "40 unknown, such as blocks.0.conv1.weight; 5 of a different shape, such as norm.bias"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused_in_one_line(kind: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     save_file(damaged(kind), path)
-    with pytest.raises(ConfigError, match=rf"--weights .* does not fit the network 'timm:fakenet': .*{message}"):
+    with pytest.raises(ConfigError, match=rf"^weights: .* does not fit the network 'timm:fakenet': .*{message}"):
         make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path))
 
 
-def test_a_runs_own_model_is_taken_with_its_normalisation(tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded_with_its_normalization(tmp_path: Path) -> None:
     images, labels = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3)).astype(np.uint8), np.arange(12) % 4
     for network in ("wrn-10-1", "timm:fakenet"):
         path = tmp_path / "first.safetensors"
@@ -166,18 +166,24 @@ def test_a_runs_own_model_is_taken_with_its_normalisation(tmp_path: Path) -> Non
         ({"network": "timm:fakenet@big"}, "timm:NAME@SIDE"),
         ({"network": "wrn-10-1", "pretrained": True}, "no weights for 'wrn-10-1'"),
         ({"network": "own_network:linear_network", "pretrained": True}, r"\(channels, classes, pretrained=True\)"),
-        ({"network": "timm:fakenet", "weights": "nowhere.safetensors"}, "there is no such file"),
+        (
+            {"network": "timm:fakenet", "weights": "nowhere.safetensors"},
+            "weights: there is no file nowhere.safetensors",
+        ),
         ({"network": "timm:fakenet", "weights": __file__}, "not a safetensors file"),
-        ({"network": "timm:fakenet", "weights": "a", "pretrained": True}, "the same thing twice"),
+        (
+            {"network": "timm:fakenet", "weights": "a", "pretrained": True},
+            "pretrained and weights are mutually exclusive",
+        ),
     ],
 )
-def test_what_cannot_be_had_is_said_in_one_line(given: dict[str, Any], message: str) -> None:
+def test_a_network_that_cannot_be_made_gives_a_one_line_error(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         begun(NetworkSettings(**given))
     assert "\n" not in str(error.value)
 
 
-def test_without_timm_the_line_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_timm_the_error_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ConfigError, match=r"needs timm \(.*pip install 'rankingmatch\[timm\]'"):
         make_backbone("timm:fakenet", 3, 4)
@@ -186,7 +192,7 @@ def test_without_timm_the_line_to_install_it_is_said(monkeypatch: pytest.MonkeyP
 # --- the backbone's learning rate ----------------------------------------------------------------------------
 
 
-def test_the_backbone_has_a_rate_of_its_own_and_the_head_keeps_the_other() -> None:
+def test_the_backbone_has_its_own_learning_rate_and_the_head_the_base_rate() -> None:
     settings = tiny_settings(steps=4, learning_rate=0.2, backbone_learning_rate=0.02)
     state = begun(NetworkSettings("timm:fakenet"), settings)
     split = tiny_split(channels=3)
@@ -221,7 +227,7 @@ def test_a_method_s_own_head_keeps_the_base_rate() -> None:
     assert {bases[id(p)] for p in own} == {0.2}
 
 
-def test_a_network_without_a_head_to_tell_apart_is_refused() -> None:
+def test_a_network_without_a_linear_head_is_refused() -> None:
     settings = tiny_settings(backbone_learning_rate=0.01)
     with pytest.raises(ConfigError, match="no linear head on a backbone"):
         begun(NetworkSettings("own_network:linear_network"), settings)
@@ -241,7 +247,7 @@ def test_it_trains_and_loads_through_the_command_line(tmp_path: Path) -> None:
     assert loaded.predict_proba(np.zeros((2, 8, 8), np.uint8)).shape == (2, 10)
 
 
-def test_an_interrupted_run_goes_on_from_its_checkpoint_not_from_the_pretrained_weights(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_from_its_checkpoint_not_from_the_pretrained_weights(tmp_path: Path) -> None:
     given = {"steps": 6, "batch_size": 8, "mu": 1, "threads": 1, "network": "timm:fakenet", "pretrained": True}
     plan = resolve("digits", "fixmatch-ra", {**given, "backbone_learning_rate": 0.01})
     whole, halved = Run(tmp_path / "whole"), Run(tmp_path / "halved")
@@ -263,7 +269,7 @@ def test_a_resizing_backbone_is_exported(side: int, tmp_path: Path, capsys: pyte
     assert "largest difference" in capsys.readouterr().out
 
 
-def test_the_pictures_of_a_folder_are_read_at_the_size_the_network_was_made_for(tmp_path: Path) -> None:
+def test_the_images_of_a_folder_are_read_at_the_input_size_of_the_network(tmp_path: Path) -> None:
     for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("RGB", (70, 90)).save(tmp_path / name)

@@ -1,30 +1,36 @@
-"""Batched augmentation of uint8 tensors: any channel count, any device, every image with its own draw.
+"""Batched augmentation of uint8 images: any number of channels, any device, a random draw for each image.
 
     from rankingmatch.augment import RandAugment, Weak, augmented
 
     views = augmented(RandAugment(cutout=8), images, torch.Generator().manual_seed(0))
 
-`images` is (n, c, h, w) uint8 and so is what comes back. Single operations are in `OPERATIONS`:
+`images` and `views` are uint8 tensors (n, c, h, w). The operations are in `OPERATIONS` by name:
 
     rotated = OPERATIONS["rotate"](images, torch.tensor([10.0, -5.0]))  # degrees, one per image
 
-PIL is the reference: point operations, filters, rotation and shear equal its results bit for bit.
+An operation of your own is added by `register_operation`; the default policies then draw the same as before, and
+``RandAugment(operation_names=(*RANDAUGMENT_NAMES, "my-operation"))`` uses it.
+
+The reference is PIL: point operations, filters, rotation and shear equal its results bit for bit.
 """
 
-from rankingmatch.augment.ctaugment import CTADraw, CTAugment
+from rankingmatch.augment.ctaugment import CTAUGMENT_NAMES, CTAUGMENT_OPERATIONS, CTADraw, CTAugment
 from rankingmatch.augment.geometry import quarter_turns
-from rankingmatch.augment.operations import OPERATIONS, Operation, apply_operations
-from rankingmatch.augment.policies import (
-    Policy,
-    RandAugment,
-    Weak,
-    augmented,
-    cutout,
+from rankingmatch.augment.operations import (
+    OPERATIONS,
+    RANDAUGMENT_NAMES,
+    Operation,
+    apply_operations,
+    register_operation,
 )
+from rankingmatch.augment.policies import Policy, RandAugment, Weak, augmented, cutout
 from rankingmatch.augment.views import ViewSettings, view_policies
 
 __all__ = [
+    "CTAUGMENT_NAMES",
+    "CTAUGMENT_OPERATIONS",
     "OPERATIONS",
+    "RANDAUGMENT_NAMES",
     "CTADraw",
     "CTAugment",
     "Operation",
@@ -36,5 +42,10 @@ __all__ = [
     "augmented",
     "cutout",
     "quarter_turns",
+    "register_operation",
     "view_policies",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,9 +1,11 @@
-"""CTAugment (Berthelot et al., 2020): strong views whose magnitudes are learned while training goes on.
+"""CTAugment (Berthelot et al., 2020): a strong view whose magnitudes are learned during training.
 
-The range of every operation is divided into bins, and every bin has a rate: how well the model still knew labeled
-images under it. Views use the bins with high rates only; probes use all bins alike, and their results move the rates.
+The range of every operation is divided into bins, and every bin has a rate: how well the model still recognizes labeled
+images that are augmented with it. Views use the bins with high rates; probes use all bins equally often, and their
+results update the rates.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,26 +13,28 @@ import torch
 from torch import Tensor
 
 from rankingmatch.augment import filters, geometry, lookup
-from rankingmatch.augment.operations import Operation, apply_operations, identity
+from rankingmatch.augment.operations import OPERATIONS, Operation, apply_operations, find_operations, identity
 from rankingmatch.augment.policies import Weak, WeakDraw, cutout
+from rankingmatch.core.errors import ConfigError
 
-BINS = 17
+__all__ = ["CTAUGMENT_NAMES", "CTAUGMENT_OPERATIONS", "CTADraw", "CTAugment", "bin_weights"]
+
 DECAY = 0.99
 THRESHOLD = 0.80
 LARGEST_SQUARE = 0.5  # of the shorter side, for the operation "cutout"
 
 # The ranges are those of the paper's appendix.
-CTA_OPERATIONS: dict[str, Operation] = {
-    "identity": Operation("filter", identity),
+CTAUGMENT_OPERATIONS: dict[str, Operation] = {
+    "identity": Operation("filter", identity, bins=1),
     "autocontrast": Operation("table", lookup.autocontrast_by, 0, 1),
     "blur": Operation("filter", filters.blur_by, 0, 1),
     "brightness": Operation("table", lookup.brightness, 0, 1),
     "color": Operation("filter", filters.color, 0, 1),
     "contrast": Operation("table", lookup.contrast, 0, 1),
-    "cutout": Operation("filter", identity),  # its squares have a place as well: `CTAugment` draws them itself
+    "cutout": Operation("filter", identity),  # its squares also have a center: `CTAugment` paints them itself
     "equalize": Operation("table", lookup.equalize_by, 0, 1),
     "invert": Operation("table", lookup.invert_by, 0, 1),
-    "posterize": Operation("table", lookup.posterize, 1, 9),  # 8 bins, of 1…8 bits
+    "posterize": Operation("table", lookup.posterize, 1, 9, bins=8),  # 1…8 bits
     "rescale": Operation("filter", geometry.rescale, 0.5, 1),
     "rotate": Operation("affine", geometry.rotation, -45, 45),
     "sharpness": Operation("filter", filters.sharpness, 0, 1),
@@ -41,77 +45,125 @@ CTA_OPERATIONS: dict[str, Operation] = {
     "translate-x": Operation("affine", geometry.translation_x, -0.3, 0.3),
     "translate-y": Operation("affine", geometry.translation_y, -0.3, 0.3),
 }
-CTA_NAMES = tuple(CTA_OPERATIONS)
-CUTOUT = CTA_NAMES.index("cutout")
-BINS_OF = torch.tensor([{"identity": 1, "posterize": 8}.get(name, BINS) for name in CTA_NAMES])
+
+# The 19 operations of the paper, in the order of the draws and of the rates in older checkpoints.
+CTAUGMENT_NAMES = tuple(CTAUGMENT_OPERATIONS)
 
 
 class CTADraw(NamedTuple):
-    """A weak draw, the operations with their bins and magnitudes, and where squares are cut out."""
+    """The draw of `CTAugment` for n images.
+
+    Attributes
+    ----------
+    weak : WeakDraw
+        The draw of the weak view.
+    operation : Tensor
+        Positions (n, operations) in the names of the operations.
+    bin : Tensor
+        The bins (n, operations) of the magnitudes.
+    magnitude : Tensor
+        Magnitudes (n, operations) in [0, 1): (bin + U) / bins.
+    operation_center : Tensor
+        Centers (n, operations, 2) = (y, x) of the squares that the operation "cutout" paints.
+    center : Tensor
+        Centers (n, 2) = (y, x) of the last squares.
+    """
 
     weak: WeakDraw
-    operation: Tensor  # (n, operations)
-    bin: Tensor  # (n, operations)
-    magnitude: Tensor  # (n, operations) in [0, 1): (bin + U) / bins
-    place: Tensor  # (n, operations, 2) = (y, x): centres of the squares that operations cut out
-    centre: Tensor  # (n, 2) = (y, x): centre of the last square
+    operation: Tensor
+    bin: Tensor
+    magnitude: Tensor
+    operation_center: Tensor
+    center: Tensor
 
 
 @dataclass(eq=False)
 class CTAugment:
-    """A weak view, then some operations at magnitudes from bins with high rates, then cutout."""
+    """The strong view: a weak view, then operations at magnitudes from bins with high rates, then cutout.
+
+    Attributes
+    ----------
+    weak : Weak
+        The weak view that comes first.
+    operations : int
+        The number of operations drawn for each image, with replacement.
+    cutout : int
+        The side of the last gray square, in pixels.
+    rates : Tensor
+        Rates (number of names, largest number of bins) in float64, on the CPU; 1 at first. Entries beyond an
+        operation's own bins are not used.
+    operation_names : tuple of str
+        The operations to draw from: names in `CTAUGMENT_OPERATIONS` or `OPERATIONS`. By default the paper's 19.
+    """
 
     weak: Weak = field(default_factory=Weak)
     operations: int = 2
     cutout: int = 16
-    # On the CPU, where draws are made; beyond an operation's own bins they mean nothing.
-    rates: Tensor = field(default_factory=lambda: torch.ones(len(CTA_NAMES), BINS, dtype=torch.float64))
+    rates: Tensor = None  # type: ignore[assignment]  # made below, where the number of names is known
+    operation_names: tuple[str, ...] = CTAUGMENT_NAMES
+
+    def __post_init__(self) -> None:
+        if len(set(self.operation_names)) < len(self.operation_names):
+            raise ConfigError(f"an operation is named twice: {', '.join(self.operation_names)}")
+        self._table = find_operations(self.operation_names, {**OPERATIONS, **CTAUGMENT_OPERATIONS})
+        self._bins = torch.tensor([operation.bins for operation in self._table])
+        if self.rates is None:
+            self.rates = self._initial_rates()
 
     def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> CTADraw:
-        """Operations alike, with replacement; their bins by their weights."""
-        return self._draw(count, height, width, generator, bin_weights(self.rates))
+        """Draw operations uniformly, with replacement, and their bins by the bins' weights."""
+        return self._draw(count, height, width, generator, bin_weights(self.rates, self._bins))
 
     def draw_probe(self, count: int, height: int, width: int, generator: torch.Generator) -> CTADraw:
-        """Operations alike, and all bins of an operation alike."""
-        return self._draw(count, height, width, generator, _own_bins().double())
+        """Draw operations uniformly, with replacement, and their bins uniformly."""
+        return self._draw(count, height, width, generator, _own_bins(self.rates, self._bins).double())
 
     def _draw(self, count: int, height: int, width: int, generator: torch.Generator, weights: Tensor) -> CTADraw:
         shape = (count, self.operations)
         weak = self.weak.draw(count, height, width, generator)
-        operation = torch.randint(len(CTA_NAMES), shape, generator=generator)
+        operation = torch.randint(len(self.operation_names), shape, generator=generator)
         chance = torch.rand(shape, generator=generator, dtype=torch.float64)
-        inside = torch.rand(shape, generator=generator, dtype=torch.float64)
+        within = torch.rand(shape, generator=generator, dtype=torch.float64)
         y = torch.randint(height, (count, self.operations + 1), generator=generator)
         x = torch.randint(width, (count, self.operations + 1), generator=generator)
-        place = torch.stack([y, x], 2)
-        # The first bin whose cumulated weight exceeds the chance: one with weight 0 never does.
-        cumulated = weights[operation].cumsum(2)
-        number = (cumulated <= chance[..., None] * cumulated[..., -1:]).sum(2)
-        magnitude = (number + inside) / BINS_OF[operation]
-        return CTADraw(weak, operation, number, magnitude, place[:, :-1], place[:, -1])
+        center = torch.stack([y, x], 2)
+        # The first bin whose cumulative weight exceeds the chance; a bin of weight 0 is never chosen.
+        cumulative = weights[operation].cumsum(2)
+        number = (cumulative <= chance[..., None] * cumulative[..., -1:]).sum(2)
+        magnitude = (number + within) / self._bins[operation]
+        return CTADraw(weak, operation, number, magnitude, center[:, :-1], center[:, -1])
 
     def apply(self, images: Tensor, draw: CTADraw) -> Tensor:
-        """The strong view."""
-        return cutout(self.apply_probe(images, draw), draw.centre, self.cutout)
+        """Compute the strong view of uint8 images (n, c, h, w)."""
+        return cutout(self.apply_probe(images, draw), draw.center, self.cutout)
 
     def apply_probe(self, images: Tensor, draw: CTADraw) -> Tensor:
-        """The strong view without the last cutout, which is not learned."""
+        """Compute the strong view without the last cutout, which has no rates."""
         images = self.weak.apply(images, draw.weak)
         largest = LARGEST_SQUARE * min(images.shape[2:])
+        names = self.operation_names
+        square = names.index("cutout") if "cutout" in names else -1
         for k in range(self.operations):
             operation, magnitude = draw.operation[:, k], draw.magnitude[:, k]
-            images = apply_operations(images, operation, magnitude, CTA_OPERATIONS)
-            side = torch.where(operation == CUTOUT, magnitude * largest, 0).long()
-            images = cutout(images, draw.place[:, k], side)
+            images = apply_operations(images, operation, magnitude, self._table)
+            side = torch.where(operation == square, magnitude * largest, 0).long()
+            images = cutout(images, draw.operation_center[:, k], side)
         return images
 
     def learn(self, draw: CTADraw, proximity: Tensor) -> None:
-        """Move the rates of the bins that a probe used towards its images' proximity (n,).
+        """Update the rates of the bins that a probe used.
 
-        rate ← 0.99 rate + 0.01 proximity, once per bin and probe: where several images, or both operations of one, used
-        a bin, their mean counts. So the order of the images does not matter.
+        rate ← 0.99 rate + 0.01 proximity, once per bin and probe. If several images, or both operations of one image,
+        used a bin, the mean of their proximities counts, so the order of the images does not matter.
+
+        Parameters
+        ----------
+        draw : CTADraw
+            The draw of the probe, of n images.
+        proximity : Tensor
+            How well the model recognized each image (n,), from 0 to 1.
         """
-        # A model that has diverged knows nothing, and must not take the rates with it.
+        # A model that has diverged recognizes nothing; its NaN must not reach the rates.
         known = proximity.double().nan_to_num(0.0)[:, None].expand_as(draw.bin).flatten()
         used = (draw.operation.flatten(), draw.bin.flatten())
         total = torch.zeros_like(self.rates).index_put_(used, known, accumulate=True)
@@ -119,14 +171,63 @@ class CTAugment:
         moved = DECAY * self.rates + (1 - DECAY) * total / count.clamp(min=1)
         self.rates = torch.where(count > 0, moved, self.rates)
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the rates by the operation's name.
 
-def bin_weights(rates: Tensor) -> Tensor:
-    """(operations, bins): w = rate + 0.01, divided by the operation's largest, 0 below the threshold."""
-    weights = torch.where(_own_bins(), rates + 0.01, 0.0)
+        Returns
+        -------
+        dict of str to Tensor
+            For each operation its rates (bins,), a copy.
+        """
+        rows = zip(self.operation_names, self.rates, self._bins.tolist(), strict=True)
+        return {name: rates[:bins].clone() for name, rates, bins in rows}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the rates.
+
+        Parameters
+        ----------
+        state : mapping of str to Tensor
+            What `state_dict` returned, or, as in older checkpoints, one matrix (19, 17) under the key "rates" in the
+            order of `CTAUGMENT_NAMES`. Operations that the policy does not use are ignored; those that are missing
+            start at 1.
+
+        Raises
+        ------
+        ValueError
+            If the rates of an operation have another number of bins.
+        """
+        if "rates" in state:
+            state = _rates_by_name(state["rates"])
+        rates = self._initial_rates()
+        for row, (name, bins) in enumerate(zip(self.operation_names, self._bins.tolist(), strict=True)):
+            if name in state:
+                if state[name].shape != (bins,):
+                    raise ValueError(f"the rates of '{name}' have the shape {tuple(state[name].shape)}, not ({bins},)")
+                rates[row, :bins] = state[name]
+        self.rates = rates
+
+    def _initial_rates(self) -> Tensor:
+        return torch.ones(len(self._bins), int(self._bins.max()), dtype=torch.float64)
+
+
+def bin_weights(rates: Tensor, bins: Tensor) -> Tensor:
+    """Weights by which bins are drawn: rate + 0.01, divided by the operation's largest, 0 if below the threshold.
+
+    `rates` is (operations, most bins), `bins` (operations,) the number of bins that each operation has.
+    """
+    weights = torch.where(_own_bins(rates, bins), rates + 0.01, 0.0)
     weights = weights / weights.amax(1, keepdim=True)
     return torch.where(weights < THRESHOLD, 0.0, weights)
 
 
-def _own_bins() -> Tensor:
-    """(operations, bins) mask of the bins that an operation has."""
-    return torch.arange(BINS) < BINS_OF[:, None]
+def _rates_by_name(matrix: Tensor) -> dict[str, Tensor]:
+    """The rates of older checkpoints, one matrix for the paper's 19 operations, by name."""
+    if matrix.shape != (19, 17):
+        raise ValueError(f"the rates have the shape {tuple(matrix.shape)}, not (19, 17)")
+    return {name: row[: CTAUGMENT_OPERATIONS[name].bins] for name, row in zip(CTAUGMENT_NAMES, matrix, strict=True)}
+
+
+def _own_bins(rates: Tensor, bins: Tensor) -> Tensor:
+    """(operations, most bins) mask of the bins that each operation has."""
+    return torch.arange(rates.shape[1]) < bins[:, None]

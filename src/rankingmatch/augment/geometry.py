@@ -1,15 +1,27 @@
-"""Geometry as one gather: every output pixel names the input pixel it comes from."""
+"""Geometric operations as one gather: each output pixel is copied from one input pixel."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+__all__ = [
+    "affine",
+    "crop_and_flip",
+    "quarter_turns",
+    "rescale",
+    "rotation",
+    "shear_x",
+    "shear_y",
+    "translation_x",
+    "translation_y",
+]
+
 
 def crop_and_flip(images: Tensor, shift: Tensor, flipped: Tensor) -> Tensor:
-    """Flip where `flipped` (n,), pad by reflection and crop back to size at `shift` (n, 2) = (dy, dx).
+    """Flip the images where `flipped` (n,), pad by reflection and crop at `shift` (n, 2) = (dy, dx).
 
-    `shift` and `flipped` are on the CPU. A row of the result is a piece of a row of the padded image, or of its mirror
-    image: it is copied as a whole.
+    `shift` and `flipped` are on the CPU. Each row of the result is a slice of a row of the padded image or of its
+    mirror image, and is copied as a whole.
     """
     count, channels, height, width = images.shape
     reach = int(shift[:, 1].abs().max()) if count else 0
@@ -22,12 +34,12 @@ def crop_and_flip(images: Tensor, shift: Tensor, flipped: Tensor) -> Tensor:
     start = (plane * height + row[:, None]) * padded.shape[3] + (reach + shift[:, 1])[:, None, None]
     if count == 0:
         return images
-    pieces = both.as_strided((both.numel() - width + 1, width), (1, 1))
-    return pieces.index_select(0, start.flatten()).view(images.shape)
+    slices = both.as_strided((both.numel() - width + 1, width), (1, 1))
+    return slices.index_select(0, start.flatten()).view(images.shape)
 
 
 def _padded(images: Tensor, reach: int) -> Tensor:
-    """Images with `reach` mirrored columns at both sides."""
+    """Pad images with `reach` mirrored columns on both sides."""
     width = images.shape[3]
     if 0 < reach < width:
         return F.pad(images, (reach, reach, 0, 0), mode="reflect")
@@ -35,20 +47,20 @@ def _padded(images: Tensor, reach: int) -> Tensor:
 
 
 def affine(images: Tensor, matrix: Tensor) -> Tensor:
-    """PIL's nearest-neighbour affine transform in its 16.16 fixed-point arithmetic.
+    """PIL's nearest-neighbor affine transform in 16.16 fixed-point arithmetic.
 
-    `matrix` is (n, 6) float64: output pixel (x, y) shows input (a x + b y + c, d x + e y + f), pixel centres
-    at half integers. What lies outside the image is black.
+    `matrix` is (n, 6) float64: output pixel (x, y) is input pixel (a x + b y + c, d x + e y + f), with pixel centers at
+    half integers. Pixels from outside the image are black.
     """
     height, width = images.shape[2:]
     a, b, c, d, e, f = matrix.unbind(1)
-    # The constant terms belong to the centre of the first pixel.
+    # The constant terms refer to the center of the first pixel.
     fixed = torch.stack([a, b, c + (a + b) / 2, d, e, f + (d + e) / 2], 1)
     fixed = torch.floor(fixed * 65536 + 0.5).long().to(images.device)
     y = torch.arange(height, device=images.device)[:, None]
     x = torch.arange(width, device=images.device)
     a, b, c, d, e, f = fixed[:, :, None, None].unbind(1)
-    # Half as wide numbers are twice as fast, where all positions have room in them.
+    # 32-bit integers are twice as fast as 64-bit ones, and wide enough for sides of fewer than 4096 pixels.
     narrow = torch.int32 if max(height, width) < 4096 else torch.int64
     from_x = ((a * x).to(narrow) + (b * y + c).to(narrow)).bitwise_right_shift_(16)
     from_y = ((d * x).to(narrow) + (e * y + f).to(narrow)).bitwise_right_shift_(16)
@@ -58,7 +70,20 @@ def affine(images: Tensor, matrix: Tensor) -> Tensor:
 
 
 def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
-    """Images turned counter-clockwise by `turns` (n,) times 90°, 0 to 3, on the CPU; oblong ones by 0 or 2 only."""
+    """Rotate images counterclockwise by multiples of 90°.
+
+    Parameters
+    ----------
+    images : Tensor
+        Images (n, c, h, w).
+    turns : Tensor
+        The number of quarter turns of each image (n,), 0 to 3, on the CPU; 0 or 2 if the images are not square.
+
+    Returns
+    -------
+    Tensor
+        Images (n, c, h, w).
+    """
     result = images.clone()
     for number in (1, 2, 3):
         rows = (turns == number).nonzero().squeeze(1).to(images.device)
@@ -68,7 +93,7 @@ def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def rescale(images: Tensor, ratio: Tensor) -> Tensor:
-    """The middle of each image, `ratio` of its sides, enlarged to the whole; each pixel is the nearest."""
+    """Enlarge the center of each image, `ratio` of its sides, to the full size (nearest neighbor)."""
     height, width = images.shape[2:]
     y = _enlarged(height, ratio).to(images.device)
     x = _enlarged(width, ratio).to(images.device)
@@ -76,14 +101,14 @@ def rescale(images: Tensor, ratio: Tensor) -> Tensor:
 
 
 def _enlarged(length: int, ratio: Tensor) -> Tensor:
-    """(n, length) positions in the middle part of a side."""
+    """(n, length) positions in the central part of a side."""
     ratio = ratio.double()[:, None]
-    centre = torch.arange(length, dtype=torch.float64) + 0.5
-    return (ratio * centre + (1 - ratio) * length / 2).floor().long().clamp(0, length - 1)
+    center = torch.arange(length, dtype=torch.float64) + 0.5
+    return (ratio * center + (1 - ratio) * length / 2).floor().long().clamp(0, length - 1)
 
 
 def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that turn images counter-clockwise around their centre."""
+    """(n, 6) matrices that rotate images counterclockwise around their center."""
     angle = -torch.deg2rad(degrees.double())
     cos, sin = torch.cos(angle), torch.sin(angle)
     x, y = width / 2, height / 2
@@ -91,34 +116,34 @@ def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
 
 
 def shear_x(slope: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that move each row sideways in proportion to its height."""
+    """(n, 6) matrices that shift each row horizontally in proportion to its y coordinate."""
     return _matrix(slope, position=1)
 
 
 def shear_y(slope: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that move each column up or down in proportion to its place."""
+    """(n, 6) matrices that shift each column vertically in proportion to its x coordinate."""
     return _matrix(slope, position=3)
 
 
-def translation_x(share: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that move images sideways by a share of their width."""
-    return _matrix(share * width, position=2)
+def translation_x(fraction: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that shift images horizontally by a fraction of their width."""
+    return _matrix(fraction * width, position=2)
 
 
-def translation_y(share: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that move images up or down by a share of their height."""
-    return _matrix(share * height, position=5)
+def translation_y(fraction: Tensor, height: int, width: int) -> Tensor:
+    """(n, 6) matrices that shift images vertically by a fraction of their height."""
+    return _matrix(fraction * height, position=5)
 
 
 def _matrix(value: Tensor, position: int) -> Tensor:
-    """The identity with one entry replaced."""
+    """Identity matrices with one entry replaced."""
     matrix = torch.tensor([1.0, 0, 0, 0, 1, 0], dtype=torch.float64).repeat(len(value), 1)
     matrix[:, position] = value.double()
     return matrix
 
 
 def _reflected(position: Tensor, size: int) -> Tensor:
-    """Positions outside 0…size-1 mirrored at the border pixel, as often as needed."""
+    """Mirror positions outside 0…size-1 at the border pixel, as often as needed."""
     if size == 1:
         return torch.zeros_like(position)
     position = position.remainder(2 * (size - 1))
@@ -126,6 +151,6 @@ def _reflected(position: Tensor, size: int) -> Tensor:
 
 
 def _gather(images: Tensor, index: Tensor) -> Tensor:
-    """Each image's pixels in the order of `index` (n, h, w), the same for all channels."""
+    """Take each image's pixels at the flat positions `index` (n, h, w), the same for all channels."""
     index = index.long().flatten(1)[:, None].expand(-1, images.shape[1], -1)
     return images.flatten(2).gather(2, index).view(images.shape)

@@ -1,20 +1,35 @@
 """Point operations as lookup tables: (n, c, h, w) uint8 images → (n, c, 256) uint8, one table per channel.
 
-Each table is computed with the arithmetic PIL uses (float32 blends, float64 stretches, integer steps), so
-that looking a pixel up gives PIL's result bit for bit.
+Each table is computed with PIL's arithmetic (float32 blends, float64 stretches, integer steps), so that the results
+equal PIL's bit for bit.
 """
 
 import torch
 from torch import Tensor
 
+__all__ = [
+    "autocontrast",
+    "autocontrast_by",
+    "blend",
+    "brightness",
+    "contrast",
+    "equalize",
+    "equalize_by",
+    "gray",
+    "invert_by",
+    "look_up",
+    "posterize",
+    "solarize",
+]
+
 
 def look_up(images: Tensor, tables: Tensor) -> Tensor:
-    """Replace each pixel by its entry in its image's and channel's table."""
+    """Replace each pixel by its entry in the table (n, c, 256) of its image and channel."""
     return tables.gather(2, images.flatten(2).long()).view(images.shape)
 
 
 def gray(images: Tensor) -> Tensor:
-    """(n, h, w) int32 brightness: ITU-R 601 luma for three channels as in PIL, else the rounded mean."""
+    """Grayscale images (n, h, w) of int32: ITU-R 601 luma for three channels as in PIL, else the rounded mean."""
     channels = images.shape[1]
     if channels == 1:
         return images[:, 0].int()
@@ -26,7 +41,7 @@ def gray(images: Tensor) -> Tensor:
 
 
 def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
-    """PIL's Image.blend: degenerate + factor · (images - degenerate) in float32, cut to uint8.
+    """PIL's Image.blend: degenerate + factor · (images - degenerate) in float32, clipped to uint8.
 
     `factor` is (n,) and applies along the first dimension.
     """
@@ -35,8 +50,8 @@ def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
 
 
 def autocontrast(images: Tensor, _: Tensor) -> Tensor:
-    """Stretch each channel so that its darkest value becomes 0 and its lightest 255."""
-    # PIL's float64 on the CPU: not every device has it, and these are two numbers per channel.
+    """Stretch each channel so that its smallest value becomes 0 and its largest 255."""
+    # PIL uses float64, which not every device has: on the CPU, since it is two numbers per channel.
     low = images.flatten(2).amin(2, keepdim=True).cpu().double()
     high = images.flatten(2).amax(2, keepdim=True).cpu().double()
     levels = torch.arange(256, dtype=torch.float64)
@@ -47,32 +62,32 @@ def autocontrast(images: Tensor, _: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor, _: Tensor) -> Tensor:
-    """Map each channel so that its values are spread evenly."""
+    """Equalize the histogram of each channel."""
     n, c = images.shape[:2]
     pixels = images.flatten(2).long()
     channel = torch.arange(n * c, device=images.device).view(n, c, 1)
     histogram = (pixels + 256 * channel).flatten().bincount(minlength=n * c * 256).view(n, c, 256)
-    last = histogram.gather(2, pixels.amax(2, keepdim=True))  # how many pixels have the lightest value
+    last = histogram.gather(2, pixels.amax(2, keepdim=True))  # how many pixels have the largest value
     step = (histogram.sum(2, keepdim=True) - last) // 255
     below = histogram.cumsum(2) - histogram
     spread = (step // 2 + below) // step.clamp(min=1)
     return torch.where(step > 0, spread.clamp(max=255), _levels(images)).byte()
 
 
-def autocontrast_by(images: Tensor, share: Tensor) -> Tensor:
-    """Blend with the stretched image: 0 is the image, 1 stretched."""
-    return blend(_levels(images).expand(*images.shape[:2], 256), autocontrast(images, share), share)
+def autocontrast_by(images: Tensor, fraction: Tensor) -> Tensor:
+    """Blend with the result of `autocontrast`: 0 is the image, 1 the result."""
+    return blend(_levels(images).expand(*images.shape[:2], 256), autocontrast(images, fraction), fraction)
 
 
-def equalize_by(images: Tensor, share: Tensor) -> Tensor:
-    """Blend with the evenly spread image: 0 is the image, 1 spread."""
-    return blend(_levels(images).expand(*images.shape[:2], 256), equalize(images, share), share)
+def equalize_by(images: Tensor, fraction: Tensor) -> Tensor:
+    """Blend with the result of `equalize`: 0 is the image, 1 the result."""
+    return blend(_levels(images).expand(*images.shape[:2], 256), equalize(images, fraction), fraction)
 
 
-def invert_by(images: Tensor, share: Tensor) -> Tensor:
+def invert_by(images: Tensor, fraction: Tensor) -> Tensor:
     """Blend with the negative: 0 is the image, 1 the negative."""
     levels = _levels(images).expand(*images.shape[:2], 256)
-    return blend(levels, 255 - levels, share)
+    return blend(levels, 255 - levels, fraction)
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
@@ -82,7 +97,7 @@ def brightness(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the image's mean grey: 0 is grey, 1 the image."""
+    """Blend with the mean gray value of the image: 0 is gray, 1 the image."""
     levels = _levels(images).expand(*images.shape[:2], 256)
     total = gray(images).flatten(1).sum(1)
     pixels = images.shape[2] * images.shape[3]
@@ -91,17 +106,18 @@ def contrast(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the upper bits (1 to 8; the fraction is dropped) of each value."""
+    """Keep the highest bits of each value: 1 to 8 of them, rounded down."""
     dropped = 8 - bits.long().clamp(1, 8).to(images.device).view(-1, 1, 1)
     return ((_levels(images) >> dropped) << dropped).byte().expand(*images.shape[:2], 256)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Invert values from the threshold on; the threshold is a share of the range, 0 to 1."""
+    """Invert the values at or above a threshold, given as a fraction of the range, 0 to 1."""
     levels = _levels(images)
     cut = (threshold * 255.999).long().to(images.device).view(-1, 1, 1)
     return torch.where(levels < cut, levels, 255 - levels).byte().expand(*images.shape[:2], 256)
 
 
 def _levels(images: Tensor) -> Tensor:
+    """The values 0…255 as a table (1, 1, 256)."""
     return torch.arange(256, device=images.device).view(1, 1, 256)

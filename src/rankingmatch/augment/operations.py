@@ -1,6 +1,6 @@
-"""The fourteen operations of RandAugment, each over a batch with one magnitude per image."""
+"""Image operations over a batch, with one magnitude per image, and the table of the operations known by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,29 +8,56 @@ import torch
 from torch import Tensor
 
 from rankingmatch.augment import filters, geometry, lookup
+from rankingmatch.core.errors import ConfigError, unknown_name
 
-Kind = Literal["table", "affine", "filter"]
-KINDS: tuple[Kind, ...] = ("table", "affine", "filter")
+__all__ = [
+    "OPERATIONS",
+    "RANDAUGMENT_NAMES",
+    "Operation",
+    "apply_operations",
+    "find_operations",
+    "identity",
+    "register_operation",
+]
+
+OperationKind = Literal["table", "affine", "filter"]
+_KINDS: tuple[OperationKind, ...] = ("table", "affine", "filter")
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A named image operation with its range of magnitudes.
+    """An image operation and the range of its magnitudes.
 
-    Call it with (n, c, h, w) uint8 images and (n,) magnitudes on the CPU; every image has its own.
+    Call it with uint8 images (n, c, h, w) and magnitudes (n,) on the CPU, one per image; it returns uint8 images of the
+    same shape.
+
+    Attributes
+    ----------
+    kind : {"table", "affine", "filter"}
+        What `function` computes. "filter": images. "table": a lookup table for each channel. "affine": a matrix for
+        each image. All tables of a batch are applied in one lookup and all matrices in one gather.
+    function : callable
+        "filter": ``function(images, magnitude)`` returns images (n, c, h, w). "table": ``function(images, magnitude)``
+        returns uint8 tables (n, c, 256). "affine": ``function(magnitude, height, width)`` returns float64 matrices
+        (n, 6) as in PIL's ``Image.transform``.
+    low, high : float
+        The range of the magnitude.
+    bins : int
+        The number of bins into which CTAugment divides the range.
     """
 
-    kind: Kind
+    kind: OperationKind
     function: Callable[..., Tensor]
     low: float = 0.0
     high: float = 0.0
+    bins: int = 17
 
     def magnitude(self, unit: Tensor) -> Tensor:
-        """A draw from [0, 1) as a magnitude of this operation."""
+        """Map numbers in [0, 1) to the range of the magnitude."""
         return self.low + unit * (self.high - self.low)
 
     def __call__(self, images: Tensor, magnitude: Tensor) -> Tensor:
-        """The images under this operation."""
+        """Apply the operation to every image."""
         if self.kind == "affine":
             return geometry.affine(images, self.function(magnitude, *images.shape[2:]))
         result = self.function(images, magnitude)
@@ -38,18 +65,18 @@ class Operation:
 
 
 def identity(images: Tensor, _: Tensor) -> Tensor:
-    """The images as they are."""
+    """Return the images unchanged."""
     return images
 
 
 OPERATIONS: dict[str, Operation] = {
-    "identity": Operation("filter", identity),
+    "identity": Operation("filter", identity, bins=1),
     "autocontrast": Operation("table", lookup.autocontrast),
     "brightness": Operation("table", lookup.brightness, 0.05, 0.95),
     "color": Operation("filter", filters.color, 0.05, 0.95),
     "contrast": Operation("table", lookup.contrast, 0.05, 0.95),
     "equalize": Operation("table", lookup.equalize),
-    "posterize": Operation("table", lookup.posterize, 4, 9),  # the fraction is dropped: 4…8 bits alike
+    "posterize": Operation("table", lookup.posterize, 4, 9),  # the fraction is dropped: 4…8 bits, equally often
     "rotate": Operation("affine", geometry.rotation, -30, 30),
     "sharpness": Operation("filter", filters.sharpness, 0.05, 0.95),
     "shear-x": Operation("affine", geometry.shear_x, -0.3, 0.3),
@@ -58,37 +85,82 @@ OPERATIONS: dict[str, Operation] = {
     "translate-x": Operation("affine", geometry.translation_x, -0.3, 0.3),
     "translate-y": Operation("affine", geometry.translation_y, -0.3, 0.3),
 }
-NAMES = tuple(OPERATIONS)
-IDENTITY = NAMES.index("identity")
+
+# The 14 operations of the paper. A draw is a position in this tuple, so operations registered later do not change it.
+RANDAUGMENT_NAMES = tuple(OPERATIONS)
 
 
-def apply_operations(
-    images: Tensor, operation: Tensor, unit: Tensor, operations: Mapping[str, Operation] = OPERATIONS
-) -> Tensor:
-    """Apply to image i the operation numbered `operation[i]` (n,) at the magnitude `unit[i]` (n,) in [0, 1).
+def register_operation(name: str, operation: Operation) -> None:
+    """Add an operation to `OPERATIONS`, so that policies can use it by name.
 
-    Both are CPU tensors; the numbers are places in the table of operations. Images are put in the order of their
-    operations and back again, so that an operation works on a stretch of neighbours and on no image that did not draw
-    it: all point operations share one look-up and all geometric ones share one gather.
+    The default policies draw the same as before; a policy uses the operation if its `operation_names` include it, as in
+    ``RandAugment(operation_names=(*RANDAUGMENT_NAMES, "my-operation"))``.
+
+    Parameters
+    ----------
+    name : str
+        A name that no other operation has.
+    operation : Operation
+        The operation.
+
+    Raises
+    ------
+    ConfigError
+        If the name is taken.
     """
-    table = list(operations.values())
-    places = sorted(range(len(table)), key=lambda place: KINDS.index(table[place].kind))
-    chosen = [table[place] for place in places]
-    rank = torch.tensor(places).argsort()[operation]
+    if name in OPERATIONS:
+        raise ConfigError(f"there is already an operation '{name}'; choose another name")
+    OPERATIONS[name] = operation
+
+
+def find_operations(names: Iterable[str], table: Mapping[str, Operation]) -> list[Operation]:
+    """Look operations up by name; ConfigError if a name is unknown."""
+    found = []
+    for name in names:
+        if name not in table:
+            raise unknown_name("operation", name, table)
+        found.append(table[name])
+    return found
+
+
+def apply_operations(images: Tensor, index: Tensor, unit: Tensor, operations: Sequence[Operation]) -> Tensor:
+    """Apply to each image its own operation at its own magnitude.
+
+    Images are sorted by operation and back again, so that each operation runs once, on the images that drew it: all
+    table operations share one lookup and all affine ones share one gather.
+
+    Parameters
+    ----------
+    images : Tensor
+        uint8 images (n, c, h, w).
+    index : Tensor
+        Positions in `operations` (n,), on the CPU.
+    unit : Tensor
+        Numbers in [0, 1) (n,), on the CPU: where the magnitude lies in the operation's range.
+    operations : sequence of Operation
+        The operations to choose from.
+
+    Returns
+    -------
+    Tensor
+        uint8 images (n, c, h, w).
+    """
+    by_kind = sorted(range(len(operations)), key=lambda position: _KINDS.index(operations[position].kind))
+    chosen = [operations[position] for position in by_kind]
+    rank = torch.tensor(by_kind).argsort()[index]
     order, counts = rank.argsort(), rank.bincount(minlength=len(chosen)).tolist()
     sorted_images = images.index_select(0, order.to(images.device))
-    pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
-    for one, part, part_unit in zip(chosen, sorted_images.split(counts), unit[order].split(counts), strict=True):
+    computed: dict[str, list[Tensor]] = {kind: [] for kind in _KINDS}
+    for operation, part, part_unit in zip(chosen, sorted_images.split(counts), unit[order].split(counts), strict=True):
         if len(part):
-            magnitude = one.magnitude(part_unit)
-            of_images = one.kind != "affine"
-            made = one.function(part, magnitude) if of_images else one.function(magnitude, *images.shape[2:])
-            pieces[one.kind].append(made)
+            magnitude = operation.magnitude(part_unit)
+            arguments = (magnitude, *images.shape[2:]) if operation.kind == "affine" else (part, magnitude)
+            computed[operation.kind].append(operation.function(*arguments))
     results, done = [], 0
-    for kind, work in (("table", lookup.look_up), ("affine", geometry.affine)):
-        if pieces[kind]:
-            values = torch.cat(pieces[kind])
-            results.append(work(sorted_images[done : done + len(values)], values))
+    for kind, apply in (("table", lookup.look_up), ("affine", geometry.affine)):
+        if computed[kind]:
+            values = torch.cat(computed[kind])
+            results.append(apply(sorted_images[done : done + len(values)], values))
             done += len(values)
     back = order.argsort().to(images.device)
-    return torch.cat([*results, *pieces["filter"]]).index_select(0, back) if len(images) else images
+    return torch.cat([*results, *computed["filter"]]).index_select(0, back) if len(images) else images

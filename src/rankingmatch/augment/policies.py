@@ -1,7 +1,7 @@
-"""Policies: ways to make random views.
+"""Policies: how random views of images are made.
 
-A policy first draws, on the CPU and for the whole batch, then applies the draws on the images' device. The two
-halves are apart so that a batch divided over devices or processes is augmented exactly as one batch.
+A policy first draws random numbers, on the CPU and for the whole batch, then applies them on the images' device. The
+two steps are separate so that a batch divided over processes is augmented exactly as on a single process.
 """
 
 from dataclasses import dataclass
@@ -11,101 +11,193 @@ import torch
 from torch import Tensor
 
 from rankingmatch.augment.geometry import crop_and_flip
-from rankingmatch.augment.operations import IDENTITY, NAMES, apply_operations
+from rankingmatch.augment.operations import OPERATIONS, RANDAUGMENT_NAMES, apply_operations, find_operations
 
-MID_GREY = 127
+__all__ = ["Policy", "RandAugment", "StrongDraw", "Weak", "WeakDraw", "augmented", "cutout"]
+
+MID_GRAY = 127
 
 
 class Policy(Protocol):
     """A way to make a random view of each image of a batch."""
 
     def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> Any:
-        """The random part for `count` images: CPU tensors whose first dimension is `count`."""
+        """Draw the random numbers for a batch.
+
+        Parameters
+        ----------
+        count, height, width : int
+            The number of images and their size.
+        generator : torch.Generator
+            A generator on the CPU.
+
+        Returns
+        -------
+        Tensor or NamedTuple
+            CPU tensors whose first dimension is `count`.
+        """
 
     def apply(self, images: Tensor, draw: Any) -> Tensor:
-        """The view of (n, c, h, w) uint8 images under these draws."""
+        """Compute the view.
+
+        Parameters
+        ----------
+        images : Tensor
+            uint8 images (n, c, h, w).
+        draw : Tensor or NamedTuple
+            What `draw` returned, or the rows of it that belong to these images.
+
+        Returns
+        -------
+        Tensor
+            uint8 images (n, c, h, w).
+        """
 
 
 class WeakDraw(NamedTuple):
     """Where each image is cropped and whether it is flipped."""
 
     shift: Tensor  # (n, 2) = (dy, dx)
-    flipped: Tensor  # (n,)
+    flipped: Tensor  # (n,) of bool
 
 
 @dataclass(frozen=True)
 class Weak:
-    """Horizontal flip, reflect padding, random crop."""
+    """The weak view: horizontal flip, reflect padding, random crop.
+
+    Attributes
+    ----------
+    flip : bool
+        Whether to flip half of the images.
+    padding : int
+        The largest shift, in pixels.
+    """
 
     flip: bool = True
     padding: int = 4
 
     def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> WeakDraw:
-        """A shift within ±padding and a coin for each image."""
+        """Draw a shift within ±padding and whether to flip, for each image."""
         shift = torch.randint(-self.padding, self.padding + 1, (count, 2), generator=generator)
         flipped = torch.rand(count, generator=generator) < (0.5 if self.flip else 0.0)
         return WeakDraw(shift, flipped)
 
     def apply(self, images: Tensor, draw: WeakDraw) -> Tensor:
-        """The weak view."""
+        """Compute the weak view of uint8 images (n, c, h, w)."""
         return crop_and_flip(images, draw.shift, draw.flipped)
 
 
 class StrongDraw(NamedTuple):
-    """A weak draw, the operations with their magnitudes, and the centre of the cutout."""
+    """A weak draw, the operations with their magnitudes, and the center of the cutout."""
 
     weak: WeakDraw
-    operation: Tensor  # (n, operations)
+    operation: Tensor  # (n, operations): positions in the names of the operations
     magnitude: Tensor  # (n, operations) in [0, 1)
-    centre: Tensor  # (n, 2) = (y, x)
+    center: Tensor  # (n, 2) = (y, x)
 
 
 @dataclass(frozen=True)
 class RandAugment:
-    """A weak view, then some of the fourteen operations at random magnitudes, then cutout."""
+    """The strong view: a weak view, then randomly chosen operations at random magnitudes, then cutout.
+
+    Attributes
+    ----------
+    weak : Weak
+        The weak view that comes first.
+    operations : int
+        The number of operations drawn for each image, with replacement.
+    probability : float
+        The probability that a drawn operation is applied.
+    cutout : int
+        The side of the gray square, in pixels.
+    operation_names : tuple of str
+        The operations to draw from: names in `OPERATIONS`. By default the paper's 14.
+    """
 
     weak: Weak = Weak()
     operations: int = 2
     probability: float = 0.5
     cutout: int = 16
+    operation_names: tuple[str, ...] = RANDAUGMENT_NAMES
+
+    def __post_init__(self) -> None:
+        find_operations(self.operation_names, OPERATIONS)
 
     def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> StrongDraw:
-        """Operations with replacement, each applied with `probability`; magnitudes uniform in their range."""
+        """Draw operations with replacement, each applied with `probability`, and uniform magnitudes."""
         shape = (count, self.operations)
         weak = self.weak.draw(count, height, width, generator)
-        operation = torch.randint(len(NAMES), shape, generator=generator)
+        operation = torch.randint(len(self.operation_names), shape, generator=generator)
         applied = torch.rand(shape, generator=generator) < self.probability
         magnitude = torch.rand(shape, generator=generator, dtype=torch.float64)
         y = torch.randint(height, (count,), generator=generator)
         x = torch.randint(width, (count,), generator=generator)
-        return StrongDraw(weak, torch.where(applied, operation, IDENTITY), magnitude, torch.stack([y, x], 1))
+        operation = torch.where(applied, operation, self._names_with_identity.index("identity"))
+        return StrongDraw(weak, operation, magnitude, torch.stack([y, x], 1))
 
     def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
-        """The strong view."""
+        """Compute the strong view of uint8 images (n, c, h, w)."""
         images = self.weak.apply(images, draw.weak)
-        for operation, magnitude in zip(draw.operation.unbind(1), draw.magnitude.unbind(1), strict=True):
-            images = apply_operations(images, operation, magnitude)
-        return cutout(images, draw.centre, self.cutout)
+        operations = find_operations(self._names_with_identity, OPERATIONS)
+        for index, magnitude in zip(draw.operation.unbind(1), draw.magnitude.unbind(1), strict=True):
+            images = apply_operations(images, index, magnitude, operations)
+        return cutout(images, draw.center, self.cutout)
+
+    @property
+    def _names_with_identity(self) -> tuple[str, ...]:
+        """The names, and the identity for operations that are drawn but not applied."""
+        names = self.operation_names
+        return names if "identity" in names else (*names, "identity")
 
 
-def cutout(images: Tensor, centre: Tensor, size: int | Tensor) -> Tensor:
-    """Grey squares around (n, 2) centres (y, x), cut at the border; of one side `size`, or of (n,) sides."""
+def cutout(images: Tensor, center: Tensor, size: int | Tensor) -> Tensor:
+    """Paint a gray square over each image, clipped at the border.
+
+    Parameters
+    ----------
+    images : Tensor
+        uint8 images (n, c, h, w).
+    center : Tensor
+        Centers (y, x) of the squares (n, 2).
+    size : int or Tensor
+        The side of the squares in pixels: one number, or (n,).
+
+    Returns
+    -------
+    Tensor
+        uint8 images (n, c, h, w).
+    """
     side = torch.as_tensor(size).expand(len(images)).to(images.device)[:, None]
-    start = centre.to(images.device) - side // 2
+    start = center.to(images.device) - side // 2
     rows = _between(images.shape[2], start[:, 0], side)
     columns = _between(images.shape[3], start[:, 1], side)
     square = rows[:, None, :, None] & columns[:, None, None, :]
-    # All bits of a pixel at once, which is far faster than asking for each pixel whether it is inside.
-    return (images & ~square).bitwise_or_(square & MID_GREY)
+    # Bitwise operations on bytes are much faster than a torch.where over the pixels.
+    return (images & ~square).bitwise_or_(square & MID_GRAY)
 
 
 def _between(length: int, start: Tensor, size: Tensor) -> Tensor:
-    """(n, length) of 255 at the positions start … start + size - 1, else 0, for (n,) starts and (n, 1) sizes."""
+    """(n, length) of 255 at the positions start … start + size - 1, else 0, for starts (n,) and sizes (n, 1)."""
     position = torch.arange(length, device=start.device) - start[:, None]
     return ((position >= 0) & (position < size)).byte() * 255
 
 
 def augmented(policy: Policy, images: Tensor, generator: torch.Generator) -> Tensor:
-    """A random view of each of (n, c, h, w) uint8 images, every image with its own draw."""
+    """Make a random view of each image.
+
+    Parameters
+    ----------
+    policy : Policy
+        How to make it: `Weak`, `RandAugment`, `CTAugment` or your own.
+    images : Tensor
+        uint8 images (n, c, h, w).
+    generator : torch.Generator
+        A generator on the CPU; every image gets its own draw.
+
+    Returns
+    -------
+    Tensor
+        uint8 images (n, c, h, w).
+    """
     count, _, height, width = images.shape
     return policy.apply(images, policy.draw(count, height, width, generator))

@@ -1,4 +1,4 @@
-"""What "weak" and "strong" mean for a dataset."""
+"""The settings of the weak and the strong view."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,31 +7,60 @@ from rankingmatch.augment.ctaugment import CTAugment
 from rankingmatch.augment.policies import Policy, RandAugment, Weak
 from rankingmatch.core.options import option
 
+__all__ = ["ViewSettings", "view_policies"]
+
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """What the views of a dataset are made of."""
+    """How the weak and the strong view of an image are made.
 
-    flip: bool = option(True, "Weak and strong views: flip half of the images sideways.")
+    Attributes
+    ----------
+    flip : bool
+        Whether to flip half of the images horizontally.
+    padding : int
+        The largest shift, in pixels.
+    strong : {"randaugment", "ctaugment"}
+        The policy of the strong view.
+    operations : int
+        The number of operations drawn for each strong view.
+    operation_probability : float
+        RandAugment: the probability that a drawn operation is applied.
+    cutout : int
+        The side of the gray square of the strong view, in pixels.
+    """
+
+    flip: bool = option(True, "Weak and strong views: flip half of the images horizontally.")
     padding: int = option(
         4,
-        "Weak and strong views: shift by up to this many pixels, mirrored at the border.",
+        "Weak and strong views: shift by up to this many pixels, with reflect padding.",
         interval="[0, 1024]",
     )
     strong: Literal["randaugment", "ctaugment"] = option(
         "randaugment",
-        "Strong view: operations at random magnitudes, or at magnitudes that are learned during training, those under "
-        "which the model still knows labeled images.",
+        "Strong view: operations at random magnitudes, or at magnitudes learned during training, at which the model "
+        "still recognizes labeled images.",
     )
-    operations: int = option(2, "Strong view: how many operations are picked.", interval="[0, 1024]")
+    operations: int = option(2, "Strong view: number of operations drawn for each image.", interval="[0, 1024]")
     operation_probability: float = option(
-        0.5, "RandAugment: probability that a picked operation is applied.", interval="[0, 1]"
+        0.5, "RandAugment: probability that a drawn operation is applied.", interval="[0, 1]"
     )
-    cutout: int = option(16, "Strong view: side of the grey square, in pixels.", interval="[0, 1024]")
+    cutout: int = option(16, "Strong view: side of the gray square (cutout), in pixels.", interval="[0, 1024]")
 
 
 def view_policies(settings: ViewSettings) -> dict[str, Policy]:
-    """The policy behind each view's name; one that learns starts anew."""
+    """Make the policies of the views.
+
+    Parameters
+    ----------
+    settings : ViewSettings
+        The settings of the views.
+
+    Returns
+    -------
+    dict of str to Policy
+        The policies named "weak" and "strong". A policy that learns is in its initial state.
+    """
     weak = Weak(settings.flip, settings.padding)
     if settings.strong == "ctaugment":
         return {"weak": weak, "strong": CTAugment(weak, settings.operations, settings.cutout)}

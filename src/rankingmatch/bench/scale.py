@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankingmatch.data import Source
-from rankingmatch.methods import entry
+from rankingmatch.methods import find_method
 
 PAPER_EPOCHS = 128
 
@@ -41,7 +41,7 @@ def scaled(scale: Scale, source: Source, method: str, settings: Mapping[str, Any
     native = settings.get("image_size") or max(source.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
-    result["mu"] = min(scale.mu, settings.get("mu", entry(method).preset.get("mu", scale.mu)))
+    result["mu"] = min(scale.mu, settings.get("mu", find_method(method).preset.get("mu", scale.mu)))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
     steps = settings.get("steps", source.preset(settings.get("image_size")).get("steps"))
     result["steps"] = round(scale.steps * epochs / PAPER_EPOCHS) if steps is None else min(steps, scale.steps)

@@ -1,22 +1,63 @@
-"""How good predictions are."""
+"""Metrics of predictions."""
 
 import numpy as np
 
+__all__ = ["calibration_error", "confusion_matrix", "error_rate"]
+
 
 def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """(classes, classes) counts: row = true class, column = predicted class."""
+    """Count images by true and predicted class.
+
+    Parameters
+    ----------
+    truth, predicted : ndarray
+        Labels (n,).
+    classes : int
+        The number of classes.
+
+    Returns
+    -------
+    ndarray
+        Counts (classes, classes): row = true class, column = predicted class.
+    """
     counts = np.bincount(truth * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes)
 
 
 def error_rate(confusion: np.ndarray) -> float:
-    """Percent of images off the diagonal."""
+    """Percentage of images that are predicted as another class.
+
+    Parameters
+    ----------
+    confusion : ndarray
+        The confusion matrix (classes, classes).
+
+    Returns
+    -------
+    float
+        The error rate in percent.
+    """
     return 100.0 * (1.0 - float(np.trace(confusion)) / float(confusion.sum()))
 
 
 def calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 15) -> float:
-    """Expected calibration error: the mean gap between confidence and accuracy over equal bins, in percent."""
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    count = np.bincount(place, minlength=bins)
-    gap = np.bincount(place, confidence, bins) - np.bincount(place, correct, bins)
+    """Expected calibration error: the mean difference between confidence and accuracy over bins of equal width.
+
+    Parameters
+    ----------
+    confidence : ndarray
+        The probability of the predicted class (n,).
+    correct : ndarray
+        Whether the prediction is correct (n,).
+    bins : int
+        The number of bins.
+
+    Returns
+    -------
+    float
+        The error in percent.
+    """
+    index = np.minimum((confidence * bins).astype(int), bins - 1)
+    count = np.bincount(index, minlength=bins)
+    gap = np.bincount(index, confidence, bins) - np.bincount(index, correct, bins)
     return 100.0 * float(np.abs(gap).sum() / max(count.sum(), 1))

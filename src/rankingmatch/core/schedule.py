@@ -1,40 +1,101 @@
-"""How numbers change over a run."""
+"""Schedules: values that depend on the step of training."""
 
 import math
 from typing import Literal
+
+__all__ = ["Annealing", "batchnorm_momentum", "cosine", "ema_decay", "linear_ramp", "tsa_threshold"]
 
 Annealing = Literal["none", "linear", "exp", "log"]
 
 
 def cosine(base: float, step: int, steps: int) -> float:
-    """Eq. (8): η cos(7πs / 16S)."""
+    """Learning rate at a step, Eq. (8): η cos(7πs / 16S).
+
+    Parameters
+    ----------
+    base : float
+        η, the learning rate at step 0.
+    step, steps : int
+        The step s, from 0, and the total number of steps S.
+
+    Returns
+    -------
+    float
+        The learning rate.
+    """
     return base * math.cos(7 * math.pi * step / (16 * steps))
 
 
 def ema_decay(decay: float, step: int) -> float:
-    """The decay of the weight average at a step: min(decay, (1+s)/(10+s)), so that it forgets its random start."""
+    """Decay of the weight average at a step, with warm-up: min(decay, (1 + s) / (10 + s)).
+
+    Parameters
+    ----------
+    decay : float
+        The decay after the warm-up.
+    step : int
+        The step s, from 0.
+
+    Returns
+    -------
+    float
+        The decay.
+    """
     return min(decay, (1 + step) / (10 + step))
 
 
 def batchnorm_momentum(steps: int) -> float:
-    """A BatchNorm momentum that looks back over the same share of any run.
+    """BatchNorm momentum whose running statistics cover the same fraction of training whatever its length.
 
-    It is 0.001 at the 131,072 steps of a full run and grows as the run shrinks, up to PyTorch's 0.1.
+    Parameters
+    ----------
+    steps : int
+        The total number of steps.
+
+    Returns
+    -------
+    float
+        0.001 for the 131,072 steps of a full run, inversely more for a shorter one, at most PyTorch's 0.1.
     """
     return min(0.1, max(0.001, 0.001 * 131_072 / steps))
 
 
 def linear_ramp(step: int, steps: int, fraction: float) -> float:
-    """min(1, s / (fraction · S)): grows from 0 at the first step to 1 after this fraction of a run, and stays there."""
+    """Linear increase from 0 to 1 over a fraction of training: min(1, s / (fraction · S)).
+
+    Parameters
+    ----------
+    step, steps : int
+        The step s, from 0, and the total number of steps S.
+    fraction : float
+        The fraction of training after which the value is 1.
+
+    Returns
+    -------
+    float
+        A value in [0, 1].
+    """
     length = fraction * steps
     return 1.0 if step >= length else step / length
 
 
 def tsa_threshold(kind: Annealing, step: int, steps: int, classes: int) -> float:
-    """Training signal annealing: α (1 - 1/K) + 1/K, from the probability of a guess (K classes) to certainty.
+    """Threshold of training signal annealing: α (1 - 1/K) + 1/K, which rises from 1/K for K classes to 1.
 
-    α is s/S (linear), e^(5 (s/S - 1)) (exp: late) or 1 - e^(-5 s/S) (log: early). "none" is a threshold that no
-    probability exceeds.
+    Parameters
+    ----------
+    kind : {"none", "linear", "exp", "log"}
+        α is s/S ("linear"), e^(5 (s/S - 1)) ("exp": rises late) or 1 - e^(-5 s/S) ("log": rises early). "none" is an
+        infinite threshold.
+    step, steps : int
+        The step s, from 0, and the total number of steps S.
+    classes : int
+        K.
+
+    Returns
+    -------
+    float
+        The threshold.
     """
     done = step / steps
     if kind == "none":

@@ -1,11 +1,17 @@
-"""Methods by name. To add one: one file, one line in this table, one row in docs/methods.md."""
+"""Semi-supervised methods by name. To add one: a file with its class, and one line in `METHODS`.
+
+from rankingmatch.methods import make_method
+
+method = make_method("fixmatch-ra", {"threshold": 0.9})
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankingmatch.core.errors import ConfigError, unknown_name
+from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.options import Option, import_object, options_of, validate
+from rankingmatch.methods import mixing, passes, targets
 from rankingmatch.methods.fixmatch import FixMatch
 from rankingmatch.methods.flexmatch import FlexMatch
 from rankingmatch.methods.freematch import FreeMatch
@@ -20,111 +26,117 @@ from rankingmatch.methods.remixmatch import ReMixMatch
 from rankingmatch.methods.softmatch import SoftMatch
 from rankingmatch.methods.supervised import Supervised
 from rankingmatch.methods.uda import UDA
-from rankingmatch.methods.vat import VirtualAdversarialTraining
+from rankingmatch.methods.vat import VAT
 
 __all__ = [
     "METHODS",
     "Batch",
     "Context",
-    "Entry",
     "Losses",
     "Method",
+    "MethodInfo",
     "PseudoLabels",
     "Task",
-    "entry",
+    "find_method",
     "hyperparameters_of",
     "make_method",
+    "mixing",
+    "passes",
+    "targets",
 ]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A method with its row in the paper's comparison of methods (Table 6)."""
+class MethodInfo:
+    """A method and its row in the paper's comparison of methods (Table 6).
+
+    Attributes
+    ----------
+    method : type of Method
+        The class.
+    augmentation : str
+        The views it uses.
+    post_processing : str
+        What it does with predictions before they become targets.
+    note : str
+        Its distinguishing feature.
+    reference : str
+        First author and year.
+    ranking_loss : str
+        The ranking loss, or "none".
+    variant : str
+        The value of the field `ranking`, if one class implements several methods.
+    preset : mapping
+        Settings outside the method that have another default with it, such as the number of unlabeled images.
+    """
 
     method: type[Method]
     augmentation: str = ""
     post_processing: str = ""
-    ranking_loss: str = "none"
     note: str = ""
     reference: str = ""
-    variant: str = ""  # the value of `ranking`, where one class serves several names
-    preset: Mapping[str, Any] = field(default_factory=dict)  # settings of other rooms that the method wants otherwise
+    ranking_loss: str = "none"
+    variant: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _ranking(variant: str, loss: str, note: str = "") -> Entry:
-    return Entry(RankingMatch, "weak, strong", "threshold", loss, note, "Tran 2021", variant)
+def _ranking(variant: str, loss: str, note: str = "") -> MethodInfo:
+    return MethodInfo(RankingMatch, "weak, strong", "threshold", note, "Tran 2021", loss, variant)
 
 
-# These methods' papers take as many unlabeled images as labeled ones.
-_EVEN = {"mu": 1}
+# The papers of these methods use as many unlabeled images as labeled ones.
+_EQUAL = {"mu": 1}
+_CTA = {"strong": "ctaugment"}
 
-METHODS: dict[str, Entry] = {
-    "supervised": Entry(Supervised, "weak", note="the floor"),
-    "pseudo-label": Entry(PseudoLabel, "weak", "threshold", note="one view", reference="Lee 2013", preset=_EVEN),
-    "pi-model": Entry(PiModel, "weak", note="squared L2 between two views", reference="Laine 2017", preset=_EVEN),
-    "mean-teacher": Entry(
-        MeanTeacher, "weak", note="squared L2 to the EMA model", reference="Tarvainen 2017", preset=_EVEN
+METHODS: dict[str, MethodInfo] = {
+    "supervised": MethodInfo(Supervised, "weak", note="baseline"),
+    "pseudo-label": MethodInfo(PseudoLabel, "weak", "threshold", "one view", "Lee 2013", preset=_EQUAL),
+    "pi-model": MethodInfo(PiModel, "weak", "", "squared L2 between two views", "Laine 2017", preset=_EQUAL),
+    "mean-teacher": MethodInfo(MeanTeacher, "weak", "", "squared L2 to the EMA model", "Tarvainen 2017", preset=_EQUAL),
+    "vat": MethodInfo(VAT, "weak, adversarial", "", "entropy minimization", "Miyato 2018", preset=_EQUAL),
+    "uda": MethodInfo(UDA, "weak, strong", "sharpening, threshold", "optional signal annealing (TSA)", "Xie 2020"),
+    "mixmatch": MethodInfo(
+        MixMatch, "weak", "sharpening", "squared L2 for unlabeled data", "Berthelot 2019", preset=_EQUAL
     ),
-    "vat": Entry(
-        VirtualAdversarialTraining,
-        "weak, adversarial",
-        note="entropy minimisation",
-        reference="Miyato 2018",
-        preset=_EVEN,
+    "realmix": MethodInfo(
+        RealMix, "weak, strong", "sharpening, threshold", "training signal annealing (TSA)", "Nair 2019", preset=_EQUAL
     ),
-    "uda": Entry(
-        UDA, "weak, strong", "sharpening, threshold", note="optional signal annealing (TSA)", reference="Xie 2020"
+    "remixmatch": MethodInfo(
+        ReMixMatch, "weak, strong", "sharpening", "rotation loss", "Berthelot 2020", preset=_EQUAL | _CTA
     ),
-    "mixmatch": Entry(
-        MixMatch,
-        "weak",
-        "sharpening",
-        note="squared L2 for unlabeled data",
-        reference="Berthelot 2019",
-        preset=_EVEN,
-    ),
-    "realmix": Entry(
-        RealMix,
-        "weak, strong",
-        "sharpening, threshold",
-        note="training signal annealing (TSA)",
-        reference="Nair 2019",
-        preset=_EVEN,
-    ),
-    "remixmatch": Entry(
-        ReMixMatch,
-        "weak, strong",
-        "sharpening",
-        note="rotation loss",
-        reference="Berthelot 2020",
-        preset={**_EVEN, "strong": "ctaugment"},
-    ),
-    "fixmatch-ra": Entry(FixMatch, "weak, strong", "threshold", note="RandAugment", reference="Sohn 2020"),
-    "fixmatch-cta": Entry(
-        FixMatch,
-        "weak, strong",
-        "threshold",
-        note="CTAugment",
-        reference="Sohn 2020",
-        preset={"strong": "ctaugment"},
-    ),
-    "flexmatch": Entry(FlexMatch, "weak, strong", "threshold per class", note="learned counts", reference="Zhang 2021"),
-    "freematch": Entry(
-        FreeMatch, "weak, strong", "adaptive threshold per class", note="fairness loss", reference="Wang 2023"
-    ),
-    "softmatch": Entry(SoftMatch, "weak, strong", "weight, alignment", note="no threshold", reference="Chen 2023"),
+    "fixmatch-ra": MethodInfo(FixMatch, "weak, strong", "threshold", "RandAugment", "Sohn 2020"),
+    "fixmatch-cta": MethodInfo(FixMatch, "weak, strong", "threshold", "CTAugment", "Sohn 2020", preset=_CTA),
+    "flexmatch": MethodInfo(FlexMatch, "weak, strong", "threshold per class", "learned counts", "Zhang 2021"),
+    "freematch": MethodInfo(FreeMatch, "weak, strong", "adaptive threshold per class", "fairness loss", "Wang 2023"),
+    "softmatch": MethodInfo(SoftMatch, "weak, strong", "weight, alignment", "no threshold", "Chen 2023"),
     "rankingmatch-bm": _ranking("bm", "BatchMean triplet"),
     "rankingmatch-ct": _ranking("ct", "contrastive"),
     "rankingmatch-bh": _ranking("bh", "BatchHard triplet"),
     "rankingmatch-ba": _ranking("ba", "BatchAll triplet"),
-    "rankingmatch-bm+ct": _ranking("bm+ct", "BatchMean + contrastive", "future work there"),
+    "rankingmatch-bm+ct": _ranking("bm+ct", "BatchMean + contrastive", "future work in the paper"),
 }
 
 
-def entry(name: str) -> Entry:
-    """The method called `name`, or found at the import path `package.module:Class`."""
+def find_method(name: str) -> MethodInfo:
+    """Find a method by name.
+
+    Parameters
+    ----------
+    name : str
+        A name in `METHODS`, or the import path ``package.module:Class`` of a subclass of `Method`.
+
+    Returns
+    -------
+    MethodInfo
+        The class and what is known about it.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such method.
+    """
     if ":" in name:
-        return Entry(_imported(name))
+        return MethodInfo(_imported(name))
     if name not in METHODS:
         raise unknown_name("method", name, METHODS, " (or package.module:Class)")
     return METHODS[name]
@@ -140,24 +152,54 @@ def _imported(path: str) -> type[Method]:
 
 
 def hyperparameters_of(name: str) -> list[Option]:
-    """The options of the method called `name`."""
-    chosen = entry(name)
-    variants = set(chosen.variant.split("+"))
-    return [
-        option for option in options_of(chosen.method) if not option.used_by or variants.intersection(option.used_by)
-    ]
+    """List the hyperparameters of a method.
+
+    Parameters
+    ----------
+    name : str
+        The name of the method, as in `find_method`.
+
+    Returns
+    -------
+    list of Option
+        Name, default, help text and allowed values of each.
+    """
+    info = find_method(name)
+    variants = set(info.variant.split("+"))
+    return [option for option in options_of(info.method) if not option.used_by or variants.intersection(option.used_by)]
 
 
-def make_method(name: str, hyperparameters: Mapping[str, Any]) -> Method:
-    """The method called `name` with these hyper-parameters, checked; the others have their defaults."""
-    chosen = entry(name)
-    known = {option.name: option for option in hyperparameters_of(name)}
-    for given in hyperparameters:
-        if given not in known:
-            flag = "--" + given.replace("_", "-")
-            flags = ", ".join(option.flag for option in known.values()) or "none"
-            raise ConfigError(f"{flag} is not used by the method '{name}'; its hyper-parameters: {flags}")
-    variant = {"ranking": chosen.variant} if chosen.variant else {}
-    method = chosen.method(**variant, **hyperparameters)
+def make_method(name: str, hyperparameters: Mapping[str, Any] | None = None) -> Method:
+    """Make a method.
+
+    Parameters
+    ----------
+    name : str
+        The name of the method, as in `find_method`.
+    hyperparameters : mapping, optional
+        Values of its hyperparameters; the others have their defaults.
+
+    Returns
+    -------
+    Method
+        The method; call `Method.prepare` before the first step.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such method, or a hyperparameter is unknown or has a value that is not allowed.
+    """
+    info, given = find_method(name), hyperparameters or {}
+    known = [option.name for option in hyperparameters_of(name)]
+    for other in given:
+        if other not in known:
+            names = ", ".join(map(setting, known)) or "none"
+            raise ConfigError(f"{setting(other)} is not used by the method '{name}'; its hyperparameters: {names}")
+    variant = {"ranking": info.variant} if info.variant else {}
+    method = info.method(**variant, **given)
     validate(method)
     return method
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,15 +1,17 @@
-"""FixMatch (Sohn et al., 2020): confident pseudo-labels of weak views teach strong views."""
+"""FixMatch (Sohn et al., 2020): confident pseudo-labels of weak views are the targets of strong views."""
 
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.passes import ViewOutputs, WeakPass, view_outputs
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import pseudo_label
+
+__all__ = ["FixMatch", "fixmatch_losses"]
 
 
 @dataclass(eq=False)
@@ -22,16 +24,30 @@ class FixMatch(Method):
     skip_unsure: bool = shared_options.skip_unsure()
 
     def prepare(self, task: Task) -> None:
-        """Refuse to skip views of the joint pass."""
-        shared_options.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        """Check that strong views can be skipped if they are to be."""
+        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s^CE + λ_u L_u^CE."""
-        (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        skip_below = shared_options.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
-        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass, skip_below)
+        skip_below = shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
+        outputs = view_outputs(model, batch, self.weak_pass, skip_below)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
-        labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
-        unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)
-        total = labeled_ce + self.unlabeled_weight * unlabeled_ce
-        return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
+        return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight)
+
+
+def fixmatch_losses(
+    outputs: ViewOutputs,
+    labels: Tensor,
+    pseudo: PseudoLabels,
+    unlabeled_weight: float,
+    row_weights: Tensor | None = None,
+) -> Losses:
+    """L = (1/B) Σ H(label, labeled view) + λ_u (1/μB) Σ w H(pseudo-label, strong view).
+
+    The weights w (μB,) are 1 for confident rows and 0 for others unless `row_weights` are given.
+    """
+    labeled_ce = F.cross_entropy(outputs.labeled.logits, labels)
+    weights = pseudo.confident if row_weights is None else row_weights
+    unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, weights)
+    total = labeled_ce + unlabeled_weight * unlabeled_ce
+    return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)

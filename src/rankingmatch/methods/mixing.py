@@ -1,29 +1,119 @@
-"""MixUp (Zhang et al., 2018): rows that are averages of two rows, images and targets alike."""
+"""MixUp (Zhang et al., 2018): averages of two rows, images and targets alike, as MixMatch and its successors use it."""
 
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.methods.passes import interleaved_logits
+from rankingmatch.methods.protocol import Batch
+
+__all__ = ["MixDraw", "MixedBatch", "draw_mixup", "mixed_batch", "mixup"]
 
 
 class MixDraw(NamedTuple):
-    """With which row each row of a pool is mixed, and the share it keeps. On the CPU."""
+    """The partner of each row and the weight that the row keeps, on the CPU.
 
-    share: Tensor  # (n,) float64 in [1/2, 1]
-    partner: Tensor  # (n,) a permutation
+    Attributes
+    ----------
+    share : Tensor
+        The weight of the row itself (n,), float64 in [1/2, 1].
+    partner : Tensor
+        The index of the other row (n,), a permutation.
+    """
+
+    share: Tensor
+    partner: Tensor
 
 
 def draw_mixup(count: int, alpha: float, generator: torch.Generator) -> MixDraw:
-    """λ = max(λ', 1 - λ') with λ' ~ Beta(α, α), one for every row, and a random permutation of the rows."""
-    # torch's Beta takes no generator, NumPy's does: it gets its seed from torch's.
+    """Draw λ = max(λ', 1 - λ') with λ' ~ Beta(α, α) for every row, and a random permutation of the rows.
+
+    Parameters
+    ----------
+    count : int
+        The number of rows.
+    alpha : float
+        α of the Beta distribution.
+    generator : torch.Generator
+        A generator on the CPU.
+
+    Returns
+    -------
+    MixDraw
+        Weights and partners.
+    """
+    # torch's Beta distribution takes no generator; NumPy's does, and gets its seed from torch's.
     seed = int(torch.randint(2**62, (), generator=generator))
     share = torch.from_numpy(np.random.default_rng(seed).beta(alpha, alpha, count))
     return MixDraw(torch.maximum(share, 1 - share), torch.randperm(count, generator=generator))
 
 
 def mixup(rows: Tensor, draw: MixDraw) -> Tensor:
-    """λ_i x_i + (1 - λ_i) x_partner(i). The rows come first in any shape; uint8 becomes float."""
+    """Mix rows with their partners: λ_i x_i + (1 - λ_i) x_partner(i).
+
+    Parameters
+    ----------
+    rows : Tensor
+        Rows (n, ...), of any dtype.
+    draw : MixDraw
+        Weights and partners.
+
+    Returns
+    -------
+    Tensor
+        Mixed rows (n, ...), floating point.
+    """
     rows = rows if rows.is_floating_point() else rows.float()
     share = draw.share.to(rows.dtype).to(rows.device).view(-1, *[1] * (rows.ndim - 1))
     return share * rows + (1 - share) * rows[draw.partner.to(rows.device)]
+
+
+class MixedBatch(NamedTuple):
+    """Logits and mixed targets of the labeled rows (B, classes) and of the unlabeled ones (views · μB, classes).
+
+    Attributes
+    ----------
+    labeled_logits, labeled_targets : Tensor
+        Of the labeled rows.
+    logits, targets : Tensor
+        Of the unlabeled rows, view by view.
+    """
+
+    labeled_logits: Tensor
+    labeled_targets: Tensor
+    logits: Tensor
+    targets: Tensor
+
+
+def mixed_batch(model: nn.Module, batch: Batch, guess: Tensor, alpha: float, generator: torch.Generator) -> MixedBatch:
+    """Mix all rows of a batch with one another and pass them through the network.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    batch : Batch
+        One labeled view and any number of unlabeled views.
+    guess : Tensor
+        The target (μB, classes) of all views of the unlabeled images.
+    alpha : float
+        α of MixUp.
+    generator : torch.Generator
+        A generator on the CPU.
+
+    Returns
+    -------
+    MixedBatch
+        Logits and targets.
+    """
+    (labeled,), views = batch.labeled, len(batch.unlabeled)
+    known = F.one_hot(batch.labels, guess.shape[1]).to(guess.dtype)
+    images = torch.cat([labeled, *batch.unlabeled])
+    draw = draw_mixup(len(images), alpha, generator)
+    targets = mixup(torch.cat([known, *[guess] * views]), draw)
+    logits = interleaved_logits(model, mixup(images, draw), views + 1)
+    count = len(labeled)
+    return MixedBatch(logits[:count], targets[:count], logits[count:], targets[count:])

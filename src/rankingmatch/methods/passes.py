@@ -1,4 +1,4 @@
-"""How views go through the network."""
+"""How the views of a batch are passed through the network."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,64 +7,130 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.methods.protocol import Batch
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Classifier, Output
+
+__all__ = [
+    "ViewOutputs",
+    "WeakPass",
+    "interleaved_logits",
+    "joint_logits",
+    "mean_probabilities",
+    "perturbed_logits",
+    "running_statistics_kept",
+    "view_outputs",
+]
 
 WeakPass = Literal["joint", "running", "batch"]
 
 
 class ViewOutputs(NamedTuple):
-    """The network's outputs for the three views of FixMatch and its kin."""
+    """The network's outputs for the three views of FixMatch and related methods.
+
+    Attributes
+    ----------
+    labeled : Output
+        The output for the labeled images.
+    weak_logits : Tensor
+        The logits (μB, classes) of the weak views, without gradients.
+    strong : Output
+        The output for the strong views.
+    """
 
     labeled: Output
-    weak_logits: Tensor  # never part of a graph: pseudo-labels are targets
+    weak_logits: Tensor
     strong: Output
 
 
-def view_outputs(
-    model: nn.Module,
-    labeled: Tensor,
-    weak: Tensor,
-    strong: Tensor,
-    weak_pass: WeakPass,
-    skip_below: float | None = None,
-) -> ViewOutputs:
-    """Outputs for labeled, weak and strong views.
+def view_outputs(model: nn.Module, batch: Batch, weak_pass: WeakPass, skip_below: float | None = None) -> ViewOutputs:
+    """Pass labeled, weak and strong views through the network.
 
-    In a joint pass all views share BatchNorm's statistics of the batch and a graph that the weak ones do not need.
-    On their own the weak views have no graph, which saves their backward pass and their part of the memory; they are
-    normalised by their own batch, or, in evaluation mode, by the running statistics.
-    With `skip_below` a strong view whose weak view is less sure than that is left out, and its outputs are 0.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    batch : Batch
+        One view of the labeled images, and the views "weak" and "strong" of the unlabeled ones.
+    weak_pass : {"joint", "running", "batch"}
+        "joint": all views in one pass, with common BatchNorm statistics. Otherwise the weak views have a pass of their
+        own without gradients, which saves their backward pass and memory; they are normalized by the running statistics
+        ("running") or by their own batch ("batch").
+    skip_below : float, optional
+        Skip a strong view if the confidence of its weak view is below this; its outputs are 0. Not with "joint".
+
+    Returns
+    -------
+    ViewOutputs
+        The outputs of the three views.
     """
-    if weak_pass != "joint":
-        weak_logits = _without_graph(model, weak, evaluating=weak_pass == "running")
-    if skip_below is not None:
-        sure = pseudo_label(weak_logits, skip_below).confident.nonzero().squeeze(1)
-        few = model(torch.cat([labeled, strong[sure]]))
-        kept = (
-            value.new_zeros(len(strong), value.shape[1]).index_copy(0, sure, value[len(labeled) :]) for value in few
-        )
-        return ViewOutputs(Output(*(value[: len(labeled)] for value in few)), weak_logits, Output(*kept))
-    views = [labeled, strong] if weak_pass != "joint" else [labeled, strong, weak]
-    output = model(torch.cat(views))
-    sizes = [len(view) for view in views]
-    logits, features = output.logits.split(sizes), output.features.split(sizes)
+    (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
     if weak_pass == "joint":
-        weak_logits = logits[2].detach()
-    return ViewOutputs(Output(logits[0], features[0]), weak_logits, Output(logits[1], features[1]))
+        of_labeled, of_strong, of_weak = _outputs(model, labeled, strong, weak)
+        return ViewOutputs(of_labeled, of_weak.logits.detach(), of_strong)
+    weak_logits = _logits_without_gradients(model, weak, evaluating=weak_pass == "running")
+    if skip_below is None:
+        of_labeled, of_strong = _outputs(model, labeled, strong)
+        return ViewOutputs(of_labeled, weak_logits, of_strong)
+    confident = pseudo_label(weak_logits, skip_below).confident.nonzero().squeeze(1)
+    of_labeled, of_confident = _outputs(model, labeled, strong[confident])
+    filled = (value.new_zeros(len(strong), value.shape[1]).index_copy(0, confident, value) for value in of_confident)
+    return ViewOutputs(of_labeled, weak_logits, Output(*filled))
+
+
+def _outputs(model: nn.Module, *views: Tensor) -> list[Output]:
+    """The output for each view, from one pass of all views together."""
+    output, sizes = model(torch.cat(views)), [len(view) for view in views]
+    parts = zip(output.logits.split(sizes), output.features.split(sizes), strict=True)
+    return [Output(logits, features) for logits, features in parts]
+
+
+@torch.no_grad()
+def _logits_without_gradients(model: nn.Module, images: Tensor, *, evaluating: bool) -> Tensor:
+    was_training = model.training
+    model.train(was_training and not evaluating)
+    logits: Tensor = model(images).logits
+    model.train(was_training)
+    return logits
 
 
 def joint_logits(model: nn.Module, *views: Tensor) -> tuple[Tensor, ...]:
-    """The logits of each view, from one pass of all together: they share BatchNorm's statistics of the batch."""
+    """Compute the logits of several views in one pass, with common BatchNorm statistics.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    *views : Tensor
+        uint8 images (n, c, h, w); n may differ.
+
+    Returns
+    -------
+    tuple of Tensor
+        For each view, logits (n, classes).
+    """
     logits: Tensor = model(torch.cat(views)).logits
     parts: tuple[Tensor, ...] = logits.split([len(view) for view in views])
     return parts
 
 
 def perturbed_logits(model: nn.Module, images: Tensor, perturbation: Tensor) -> Tensor:
-    """The logits of images to which a perturbation is added, in units of the normalised image (deviation 1).
+    """Compute the logits of perturbed images.
 
-    A model that does not normalise gets it in units of a pixel's value.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    images : Tensor
+        uint8 images (n, c, h, w).
+    perturbation : Tensor
+        What to add to the normalized images (n, c, h, w), whose standard deviation is 1; to the pixel values if the
+        model is not a `Classifier`.
+
+    Returns
+    -------
+    Tensor
+        Logits (n, classes).
     """
     unit = 255 * model.std if isinstance(model, Classifier) else 1.0
     logits: Tensor = model(images.float() + perturbation * unit).logits
@@ -73,9 +139,21 @@ def perturbed_logits(model: nn.Module, images: Tensor, perturbation: Tensor) -> 
 
 @torch.no_grad()
 def mean_probabilities(model: nn.Module, views: Sequence[Tensor]) -> Tensor:
-    """(n, classes) mean of softmax over several views of the same n images.
+    """Average the predictions for several views of the same images, without gradients.
 
-    There is no graph, and BatchNorm normalises by the batch without keeping its statistics.
+    BatchNorm normalizes by the batch; its running statistics are not updated.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    views : sequence of Tensor
+        uint8 images (n, c, h, w).
+
+    Returns
+    -------
+    Tensor
+        The mean of the softmax over the views (n, classes).
     """
     with running_statistics_kept(model):
         logits = model(torch.cat(list(views))).logits
@@ -84,10 +162,24 @@ def mean_probabilities(model: nn.Module, views: Sequence[Tensor]) -> Tensor:
 
 
 def interleaved_logits(model: nn.Module, images: Tensor, parts: int) -> Tensor:
-    """Logits of a pool that goes through the network in several batches, each with every `parts`-th row.
+    """Compute the logits of images in several batches, each with every `parts`-th row.
 
-    If the pool has the labeled rows first and the unlabeled ones after them, every batch has its share of both. Each is
-    normalised by its own statistics; only the first one's reach BatchNorm's running statistics.
+    If the labeled rows come first and the unlabeled ones after them, every batch has its share of both. Each batch is
+    normalized by its own statistics; only the first one updates BatchNorm's running statistics.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    images : Tensor
+        Images (n, c, h, w).
+    parts : int
+        The number of batches.
+
+    Returns
+    -------
+    Tensor
+        Logits (n, classes), in the order of the images.
     """
     logits = [model(images[::parts]).logits]
     with running_statistics_kept(model):
@@ -99,7 +191,13 @@ def interleaved_logits(model: nn.Module, images: Tensor, parts: int) -> Tensor:
 
 @contextmanager
 def running_statistics_kept(model: nn.Module) -> Iterator[None]:
-    """Inside, BatchNorm goes on normalising by the batch while training, but its running statistics stay."""
+    """Context manager: BatchNorm normalizes by the batch, but its running statistics are not updated.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model, in training mode.
+    """
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     tracking = [norm.track_running_stats for norm in norms]
     for norm in norms:
@@ -109,12 +207,3 @@ def running_statistics_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for norm, tracked in zip(norms, tracking, strict=True):
             norm.track_running_stats = tracked
-
-
-@torch.no_grad()
-def _without_graph(model: nn.Module, images: Tensor, *, evaluating: bool) -> Tensor:
-    was_training = model.training
-    model.train(was_training and not evaluating)
-    logits: Tensor = model(images).logits
-    model.train(was_training)
-    return logits

@@ -1,4 +1,4 @@
-"""Π-model (Laine and Aila, 2017): two views of an image should give the same probabilities."""
+"""Π-model (Laine and Aila, 2017): consistency of the predictions for two views of an image."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,10 +11,12 @@ from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
 
+__all__ = ["PiModel"]
+
 
 @dataclass(eq=False)
 class PiModel(Method):
-    """Squared difference between the softmax of two weak views; both are learned from."""
+    """Squared difference between the softmax of two weak views; both have gradients."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
     unlabeled_weight: float = shared_options.unlabeled_weight(10.0)

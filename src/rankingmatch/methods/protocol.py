@@ -1,33 +1,67 @@
-"""What a method is: a small module that turns a batch of views into losses."""
+"""What a method is: a module that computes losses from a batch of views."""
 
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+__all__ = ["Batch", "Context", "Losses", "Method", "PseudoLabels", "Task"]
+
 
 @dataclass(frozen=True)
 class Task:
-    """What a method may know before training, to size its state."""
+    """The sizes that a method knows before training.
+
+    Attributes
+    ----------
+    classes : int
+        The number of classes.
+    features : int
+        The width of the network's features; 0 if it returns logits only.
+    unlabeled : int
+        The number of unlabeled images.
+    """
 
     classes: int
-    features: int  # width of the network's representation; 0 if the network returns logits only
-    unlabeled: int  # rows in the unlabeled pool
+    features: int
+    unlabeled: int
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The views a method asked for, in its order; each is (n, c, h, w) uint8."""
+    """A batch: the views that the method asked for, in its order.
 
-    labeled: tuple[Tensor, ...]  # one view per name in `labeled_views`
-    labels: Tensor  # (B,)
-    unlabeled: tuple[Tensor, ...] = ()  # one view per name in `unlabeled_views`
-    rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # (μB,) places in the pool
+    Attributes
+    ----------
+    labeled : tuple of Tensor
+        For each name in `Method.labeled_views`, uint8 images (B, c, h, w).
+    labels : Tensor
+        Labels (B,).
+    unlabeled : tuple of Tensor
+        For each name in `Method.unlabeled_views`, uint8 images (μB, c, h, w).
+    rows : Tensor
+        The indices (μB,) of the unlabeled images, from 0 to `Task.unlabeled` - 1.
+    """
+
+    labeled: tuple[Tensor, ...]
+    labels: Tensor
+    unlabeled: tuple[Tensor, ...] = ()
+    rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where training stands. `teacher` is the EMA model; `generator` is fresh for every step."""
+    """The state of training that a method may use.
+
+    Attributes
+    ----------
+    step, steps : int
+        The current step, from 0, and the total number of steps.
+    teacher : torch.nn.Module
+        The EMA model.
+    generator : torch.Generator
+        A generator on the CPU with a new seed for every step.
+    """
 
     step: int
     steps: int
@@ -37,15 +71,33 @@ class Context:
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """What the model believes of the unlabeled images of a batch."""
+    """The pseudo-labels of the unlabeled images of a batch.
 
-    labels: Tensor  # (n,)
-    confident: Tensor  # (n,) of bool: those that are learned from
+    Attributes
+    ----------
+    labels : Tensor
+        Labels (n,).
+    confident : Tensor
+        Booleans (n,): which of them are used.
+    """
+
+    labels: Tensor
+    confident: Tensor
 
 
 @dataclass(frozen=True)
 class Losses:
-    """The loss to minimise, its parts as they are named in the paper, and the pseudo-labels behind it."""
+    """The losses of a batch.
+
+    Attributes
+    ----------
+    total : Tensor
+        The loss to minimize, a scalar.
+    parts : dict of str to Tensor
+        Its unweighted terms by name, scalars; they are logged.
+    pseudo_labels : PseudoLabels or None
+        The pseudo-labels, of which the log shows how many are confident and correct.
+    """
 
     total: Tensor
     parts: dict[str, Tensor]
@@ -53,11 +105,11 @@ class Losses:
 
 
 class Method(nn.Module):
-    """Base of all methods.
+    """Base class of all methods.
 
-    A subclass is a dataclass (`@dataclass(eq=False)`) whose fields, made by `option`, are its hyper-parameters;
-    it says which views it wants and computes its losses in `forward`. State belongs into buffers, made in
-    `prepare`: a checkpoint then has it by itself.
+    A subclass is a dataclass (``@dataclass(eq=False)``) whose fields, declared with `option`, are its hyperparameters.
+    It declares the views it needs and computes its losses in `forward`. Tensors that it keeps between steps are
+    buffers, created in `prepare`, so that checkpoints contain them.
     """
 
     def __post_init__(self) -> None:
@@ -65,17 +117,41 @@ class Method(nn.Module):
 
     @property
     def labeled_views(self) -> tuple[str, ...]:
-        """The views of labeled images that it wants. Overridden by a class variable, or by a property."""
+        """The views of the labeled images: "weak" or "strong", each as often as needed.
+
+        A subclass overrides it by a class variable, or by a property if it depends on a hyperparameter.
+        """
         return ("weak",)
 
     @property
     def unlabeled_views(self) -> tuple[str, ...]:
-        """The views of unlabeled images that it wants; a property where a hyper-parameter decides them."""
+        """The views of the unlabeled images, as in `labeled_views`."""
         return ("weak", "strong")
 
     def prepare(self, task: Task) -> None:
-        """Make buffers and heads, now that the sizes are known."""
+        """Create buffers and modules; called once before training.
+
+        Parameters
+        ----------
+        task : Task
+            The number of classes, the width of the features and the number of unlabeled images.
+        """
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """The losses of a batch. `model(images)` returns an Output with `logits` and `features`."""
+        """Compute the losses of a batch.
+
+        Parameters
+        ----------
+        model : torch.nn.Module
+            The model: ``model(images)`` returns an `Output` with `logits` and `features`.
+        batch : Batch
+            The views and labels.
+        context : Context
+            The step, the EMA model and a generator.
+
+        Returns
+        -------
+        Losses
+            The total loss and its parts.
+        """
         raise NotImplementedError

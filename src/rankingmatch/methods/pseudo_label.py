@@ -1,4 +1,4 @@
-"""Pseudo-Label (Lee, 2013): what the model is sure of is its own target."""
+"""Pseudo-Label (Lee, 2013): confident predictions are the targets of the same images."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,10 +13,12 @@ from rankingmatch.methods.passes import joint_logits
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
 from rankingmatch.methods.targets import pseudo_label
 
+__all__ = ["PseudoLabel"]
+
 
 @dataclass(eq=False)
 class PseudoLabel(Method):
-    """Cross-entropy of confident unlabeled images with their own argmax, at a weight that grows."""
+    """Cross-entropy of confident unlabeled images with their own argmax, with an increasing weight."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
     threshold: float = shared_options.threshold()
@@ -24,7 +26,7 @@ class PseudoLabel(Method):
     ramp: float = shared_options.ramp(0.4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """L = L_s + λ_u(s) (1/μB) Σ 1(confident) H(q̂, q): target and prediction are of the same view."""
+        """L = L_s + λ_u(s) (1/μB) Σ 1(confident) H(q̂, q): target and prediction belong to the same view."""
         (labeled,), (weak,) = batch.labeled, batch.unlabeled
         labeled_logits, weak_logits = joint_logits(model, labeled, weak)
         pseudo = pseudo_label(weak_logits.detach(), self.threshold)

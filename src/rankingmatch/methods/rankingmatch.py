@@ -1,4 +1,4 @@
-"""RankingMatch (Tran et al., 2021): FixMatch plus a ranking loss that draws same-class outputs together."""
+"""RankingMatch (Tran et al., 2021): FixMatch plus a ranking loss that pulls outputs of the same class together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,22 +6,23 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
     batch_mean_triplet,
     contrastive,
-    masked_cross_entropy,
 )
 from rankingmatch.methods import shared_options
+from rankingmatch.methods.fixmatch import fixmatch_losses
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Output
+
+__all__ = ["RankingMatch"]
 
 TRIPLET_LOSSES: dict[str, Callable[..., Tensor]] = {
     "bm": batch_mean_triplet,
@@ -35,8 +36,8 @@ TRIPLETS = tuple(TRIPLET_LOSSES)
 class RankingMatch(Method):
     """Eq. (1): L_s^CE + λ_u L_u^CE + λ_r (L_s^Rank + L_u^Rank).
 
-    `ranking` says which loss ranks: BatchMean, BatchHard or BatchAll triplet, Contrastive, or the sum of
-    BatchMean and Contrastive that the paper leaves to future work.
+    `ranking` selects the ranking loss: BatchMean, BatchHard or BatchAll triplet, Contrastive, or the sum of BatchMean
+    and Contrastive that the paper leaves to future work.
     """
 
     ranking: Literal["bm", "bh", "ba", "ct", "bm+ct"] = "bm"
@@ -44,62 +45,60 @@ class RankingMatch(Method):
     unlabeled_weight: float = shared_options.unlabeled_weight()
     ranking_weight: float = option(1.0, "λ_r: weight of the ranking losses.", interval="[0, inf)")
     margin: float = option(0.5, "m: margin of the triplet losses.", interval="[0, inf)", used_by=TRIPLETS)
-    soft_margin: bool = option(True, "f: softplus (soft margin) rather than hinge.", used_by=TRIPLETS)
-    squared: bool = option(False, "d: squared rather than plain Euclidean distance.", used_by=TRIPLETS)
+    soft_margin: bool = option(True, "f: softplus (soft margin) instead of the hinge.", used_by=TRIPLETS)
+    squared: bool = option(False, "d: squared Euclidean distance instead of the Euclidean distance.", used_by=TRIPLETS)
     true_mean: bool = option(
         False,
-        "BatchMean: divide by the numbers of positives and negatives rather than by |C| as Eq. 6 does.",
+        "BatchMean: divide by the numbers of positives and negatives instead of |C| as in Eq. 6.",
         used_by=("bm",),
     )
     temperature: float = option(0.2, "T: temperature of the contrastive loss.", interval="(0, inf)", used_by=("ct",))
-    l2_normalize: bool = option(True, "L2-normalise what is ranked.")
+    l2_normalize: bool = option(True, "L2-normalize the vectors that are ranked.")
     rank_on: Literal["logits", "features"] = option(
-        "logits", "C: rank the logits, as the paper argues, or the features before the head."
+        "logits", "C: rank the logits, as in the paper, or the features that the head takes."
     )
-    rank_all: bool = option(False, "Rank all unlabeled rows rather than the confident ones only.")
+    rank_all: bool = option(False, "Rank all unlabeled images, not only the confident ones.")
     weak_pass: WeakPass = shared_options.weak_pass()
     skip_unsure: bool = shared_options.skip_unsure()
 
     def prepare(self, task: Task) -> None:
-        """Refuse to rank features that a network does not give, or rows that do not go through it."""
-        shared_options.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
+        """Check that the network returns what is to be ranked."""
+        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
         if self.skip_unsure and self.rank_all:
-            raise ConfigError("--rank-all ranks the rows that --skip-unsure leaves out; give one of them")
+            raise ConfigError(
+                f"{setting('rank_all')} needs the images that {setting('skip_unsure')} skips; give one of them"
+            )
         if self.rank_on == "features" and task.features == 0:
-            raise ConfigError("--rank-on features: this network returns logits only; let it return (logits, features)")
+            raise ConfigError(
+                f"{setting('rank_on')} is features, but this network returns logits only; let it return "
+                "(logits, features)"
+            )
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
-        (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-        skip_below = shared_options.threshold_of_skipping(self.skip_unsure, self.weak_pass, self.threshold)
-        outputs = view_outputs(model, labeled, weak, strong, self.weak_pass, skip_below)
+        skip_below = shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
+        outputs = view_outputs(model, batch, self.weak_pass, skip_below)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
-        labeled_ce = F.cross_entropy(outputs.labeled.logits, batch.labels)
-        unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, pseudo.confident)
+        losses = fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight)
         labeled_rank = self._rank(self._ranked(outputs.labeled), batch.labels)
         unlabeled_rank = self._rank(*self._ranked_rows(outputs.strong, pseudo))
-        rank = labeled_rank + unlabeled_rank
-        total = labeled_ce + self.unlabeled_weight * unlabeled_ce + self.ranking_weight * rank
-        parts = {
-            "labeled_ce": labeled_ce,
-            "unlabeled_ce": unlabeled_ce,
-            "labeled_rank": labeled_rank,
-            "unlabeled_rank": unlabeled_rank,
-        }
+        total = losses.total + self.ranking_weight * (labeled_rank + unlabeled_rank)
+        parts = {**losses.parts, "labeled_rank": labeled_rank, "unlabeled_rank": unlabeled_rank}
         return Losses(total, parts, pseudo)
 
     def _ranked(self, output: Output) -> Tensor:
+        """The rows to rank: logits or features."""
         return output.logits if self.rank_on == "logits" else output.features
 
     def _ranked_rows(self, output: Output, pseudo: PseudoLabels) -> tuple[Tensor, Tensor]:
-        """C and its labels for the unlabeled ranking loss."""
+        """The rows C and their labels for the unlabeled ranking loss."""
         rows = self._ranked(output)
         if self.rank_all:
             return rows, pseudo.labels
         return rows[pseudo.confident], pseudo.labels[pseudo.confident]
 
     def _rank(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """L^Rank: the loss that `ranking` names, or the sum of the two it names."""
+        """L^Rank: the loss that `ranking` names, or the sum of two."""
         losses = [self._loss(kind, rows, labels) for kind in self.ranking.split("+")]
         return torch.stack(losses).sum()
 

@@ -1,4 +1,4 @@
-"""ReMixMatch (Berthelot et al., 2020): MixMatch with aligned guesses, strong views, and a rotation to be recognised."""
+"""ReMixMatch (Berthelot et al., 2020): MixMatch with aligned guesses, strong views, and a rotation loss."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,14 @@ from rankingmatch.core.options import option
 from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import soft_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.mixing import draw_mixup, mixup
-from rankingmatch.methods.passes import interleaved_logits, mean_probabilities, running_statistics_kept
+from rankingmatch.methods.mixing import mixed_batch
+from rankingmatch.methods.passes import mean_probabilities, running_statistics_kept
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
-from rankingmatch.methods.targets import align_distribution, sharpen
+from rankingmatch.methods.targets import align_distribution, histogram, sharpen
 
-REMEMBERED = 128  # batches whose mean prediction is what the model is said to believe
+__all__ = ["ReMixMatch"]
+
+AVERAGED_BATCHES = 128  # batches over which the mean prediction of the model is taken
 
 
 @dataclass(eq=False)
@@ -25,7 +27,7 @@ class ReMixMatch(Method):
 
     unlabeled_weight: float = shared_options.unlabeled_weight(1.5)
     strong_weight: float = option(0.5, "Weight of the loss of the first strong view, unmixed.", interval="[0, inf)")
-    rotation_weight: float = option(0.5, "Weight of the loss of recognising rotations.", interval="[0, inf)")
+    rotation_weight: float = option(0.5, "Weight of the rotation loss.", interval="[0, inf)")
     ramp: float = shared_options.ramp(0.125)
     guesses: int = shared_options.guesses(8)
     sharpening: float = shared_options.sharpening()
@@ -33,37 +35,30 @@ class ReMixMatch(Method):
 
     @property
     def unlabeled_views(self) -> tuple[str, ...]:
-        """A weak view, which guesses, and K strong ones."""
+        """A weak view, which gives the guess, and K strong ones."""
         return ("weak",) + ("strong",) * self.guesses
 
     def prepare(self, task: Task) -> None:
-        """The marginals that guesses are aligned by, uniform at first, and the head that recognises rotations."""
+        """Create the marginal distributions for the alignment, initially uniform, and the head for rotations."""
         self.label_counts: Tensor
         self.predictions: Tensor
         self.register_buffer("label_counts", torch.ones(task.classes))  # one of each class before the first batch
-        self.register_buffer("predictions", torch.full((REMEMBERED, task.classes), 1 / task.classes))
-        # A network that gives logits only has its rotations recognised from these.
+        self.register_buffer("predictions", torch.full((AVERAGED_BATCHES, task.classes), 1 / task.classes))
+        # If the network returns logits only, the head takes these.
         self.rotation_head = nn.Linear(task.features or task.classes, 4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_x + ramp · (λ_u L_u + λ_s L_s) + λ_r L_r."""
-        (labeled,), labels = batch.labeled, batch.labels
-        weak, first = batch.unlabeled[:2]
-        probabilities = mean_probabilities(model, [weak])
-        known = F.one_hot(labels, probabilities.shape[1]).to(probabilities.dtype)
-        guess = self._guess(probabilities, known, context.step)
-        # W = all rows of the step, weak views included; every row is mixed with another one of W.
-        images = torch.cat([labeled, *batch.unlabeled])
-        draw = draw_mixup(len(images), self.alpha, context.generator)
-        targets = mixup(torch.cat([known, *[guess] * len(batch.unlabeled)]), draw)
-        logits = interleaved_logits(model, mixup(images, draw), len(batch.unlabeled) + 1)
-        labeled_ce = soft_cross_entropy(logits[: len(labels)], targets[: len(labels)])
-        unlabeled_ce = soft_cross_entropy(logits[len(labels) :], targets[len(labels) :])
-        turns = _draw_turns(first, context.generator)
+        weak, strong = batch.unlabeled[:2]
+        guess = self._guess(mean_probabilities(model, [weak]), batch.labels, context.step)
+        mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
+        labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
+        unlabeled_ce = soft_cross_entropy(mixed.logits, mixed.targets)
+        turns = _draw_turns(strong, context.generator)
         with running_statistics_kept(model):
-            output = model(torch.cat([first, quarter_turns(first, turns)]))
-        strong_ce = soft_cross_entropy(output.logits[: len(first)], guess)
-        rotation_ce = F.cross_entropy(self.rotation_head(output.features[len(first) :]), turns.to(first.device))
+            output = model(torch.cat([strong, quarter_turns(strong, turns)]))
+        strong_ce = soft_cross_entropy(output.logits[: len(strong)], guess)
+        rotation_ce = F.cross_entropy(self.rotation_head(output.features[len(strong) :]), turns.to(strong.device))
         ramp = linear_ramp(context.step, context.steps, self.ramp)
         total = labeled_ce + ramp * (self.unlabeled_weight * unlabeled_ce + self.strong_weight * strong_ce)
         parts = {
@@ -76,16 +71,16 @@ class ReMixMatch(Method):
         return Losses(total + self.rotation_weight * rotation_ce, parts, pseudo)
 
     @torch.no_grad()
-    def _guess(self, probabilities: Tensor, known: Tensor, step: int) -> Tensor:
-        """q = Sharpen(Normalize(q · p_data / p_model), T); then the marginals take in this batch."""
+    def _guess(self, probabilities: Tensor, labels: Tensor, step: int) -> Tensor:
+        """q = Sharpen(Normalize(q · p_data / p_model), T); afterwards, update the marginals with this batch."""
         data, model = self.label_counts / self.label_counts.sum(), self.predictions.mean(0)
         guess = sharpen(align_distribution(probabilities, data, model), self.sharpening)
-        self.label_counts += known.sum(0)
-        self.predictions[step % REMEMBERED] = probabilities.mean(0)
+        self.label_counts += histogram(labels, probabilities.shape[1])
+        self.predictions[step % AVERAGED_BATCHES] = probabilities.mean(0)
         return guess
 
 
 def _draw_turns(images: Tensor, generator: torch.Generator) -> Tensor:
-    """(n,) quarter turns, 0 to 3, on the CPU; oblong images can only be turned by 0 or 2 of them."""
+    """Draw quarter turns (n,), 0 to 3, on the CPU; 0 or 2 if the images are not square."""
     turns = torch.randint(4, (len(images),), generator=generator)
     return turns if images.shape[2] == images.shape[3] else turns // 2 * 2

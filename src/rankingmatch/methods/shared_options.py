@@ -1,14 +1,28 @@
-"""Hyper-parameters that several methods share, declared once."""
+"""Hyperparameters that several methods share, each declared once."""
 
 from typing import Any
 
-from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
+
+__all__ = [
+    "alpha",
+    "guesses",
+    "ramp",
+    "sharpening",
+    "skip_threshold",
+    "skip_unsure",
+    "statistics_decay",
+    "threshold",
+    "tsa",
+    "unlabeled_weight",
+    "weak_pass",
+]
 
 
 def threshold(default: float = 0.95) -> Any:
-    """τ."""
-    return option(default, "τ: a pseudo-label counts if its probability is at least this.", interval="(0, 1]")
+    """τ of pseudo-labels."""
+    return option(default, "τ: use a pseudo-label if its probability is at least this.", interval="(0, 1]")
 
 
 def unlabeled_weight(default: float = 1.0) -> Any:
@@ -17,61 +31,66 @@ def unlabeled_weight(default: float = 1.0) -> Any:
 
 
 def ramp(default: float) -> Any:
-    """The share of training over which a weight rises."""
+    """The fraction of training over which a weight increases."""
     return option(
         default,
-        "Share of training over which the weight of the unlabeled loss rises linearly from 0 to its full value.",
+        "Fraction of training over which the weight of the unlabeled loss increases linearly from 0 to its full value.",
         interval="[0, 1]",
     )
 
 
 def guesses(default: int = 2) -> Any:
-    """K."""
+    """K views that share a guessed label."""
     return option(default, "K: views of an unlabeled image that share one guessed label.", interval="[1, 64]")
 
 
 def sharpening(default: float = 0.5) -> Any:
     """T of guessed labels."""
-    return option(default, "T: temperature that sharpens targets; 1 leaves them alone.", interval="(0, inf)")
+    return option(default, "T: temperature that sharpens targets; 1 leaves them unchanged.", interval="(0, inf)")
 
 
 def alpha(default: float = 0.75) -> Any:
     """α of MixUp."""
-    return option(default, "α: MixUp's shares are drawn from Beta(α, α).", interval="(0, inf)")
+    return option(default, "α: the mixing weights of MixUp are drawn from Beta(α, α).", interval="(0, inf)")
 
 
 def tsa(default: str) -> Any:
-    """Training signal annealing."""
+    """The schedule of training signal annealing."""
     return option(
-        default, "Training signal annealing: leave out labeled images that are surer than a threshold which grows so."
+        default,
+        "Training signal annealing: ignore labeled images whose predicted probability of the true class exceeds a "
+        "threshold that rises on this schedule.",
     )
 
 
 def weak_pass(default: str = "joint") -> Any:
-    """How the weak views go through the network."""
+    """How the weak views are passed through the network."""
     return option(
         default,
-        "How weak views go through the network: in one joint pass with the others, as FixMatch's lineage does; or on "
-        "their own without a graph, normalised by BatchNorm's running statistics or by their own batch.",
+        "How weak views are passed through the network: in one joint pass with the other views, as in FixMatch; or in "
+        "a pass of their own without gradients, normalized by BatchNorm's running statistics or by their own batch.",
     )
 
 
 def skip_unsure() -> Any:
-    """Whether strong views that nothing is learned from go through the network."""
+    """Whether to skip strong views without a confident pseudo-label."""
     return option(
         False,
-        "Leave strong views out of the network where the pseudo-label is below τ: faster while few are confident, but "
-        "BatchNorm then sees the confident ones only. With --weak-pass running or batch.",
+        "Do not pass strong views through the network if the pseudo-label is below τ: faster while few are confident, "
+        "but BatchNorm then sees only the confident ones. Needs {weak_pass} running or batch.",
     )
 
 
-def threshold_of_skipping(skip_unsure: bool, weak_pass: str, threshold: float) -> float | None:
-    """The confidence below which strong views are left out; ConfigError if they are in the weak views' pass."""
+def skip_threshold(skip_unsure: bool, weak_pass: str, threshold: float) -> float | None:
+    """The confidence below which strong views are skipped; ConfigError if they are in the pass of the weak views."""
     if skip_unsure and weak_pass == "joint":
-        raise ConfigError("--skip-unsure needs the weak views' pass before the strong ones': add --weak-pass running")
+        raise ConfigError(
+            f"{setting('skip_unsure')} needs the weak views' predictions before the strong views' pass; set "
+            f"{setting('weak_pass')} to running"
+        )
     return threshold if skip_unsure else None
 
 
 def statistics_decay(default: float = 0.999) -> Any:
-    """The memory of a method's running statistics."""
-    return option(default, "Decay of the moving averages of what the model predicts.", interval="[0, 1)")
+    """The decay of a method's moving averages."""
+    return option(default, "Decay of the moving averages of the model's predictions.", interval="[0, 1)")

@@ -1,4 +1,4 @@
-"""Supervised only: the floor every table needs."""
+"""Supervised training on the labeled images alone, the baseline of every comparison."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+
+__all__ = ["Supervised"]
 
 
 @dataclass(eq=False)

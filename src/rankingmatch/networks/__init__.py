@@ -1,30 +1,51 @@
-"""Networks: Wide ResNets, timm's models, your own by import path, and the classifier around them."""
+"""Networks: Wide ResNets, models of timm, your own by `register_network` or import path; classifiers around them.
 
+from rankingmatch.networks import make_classifier, register_network
+
+model = make_classifier("wrn-28-2", classes=10)  # uint8 images (n, 3, h, w) → logits and features
+
+register_network("mine", lambda channels, classes: MyNetwork(channels, classes))
+model = make_classifier("mine", classes=10, channels=1)
+"""
+
+from rankingmatch.networks.build import NetworkSettings, make_backbone, make_classifier
 from rankingmatch.networks.classifier import (
     Classifier,
     Output,
+    batched_outputs,
     channel_statistics,
-    outputs,
+    predict_logits,
+    predict_logits_and_features,
+    predict_probabilities,
     set_batchnorm_momentum,
     to_tensor,
 )
 from rankingmatch.networks.pretrained import head_parameters, input_side
-from rankingmatch.networks.registry import NETWORKS, NetworkSettings, make_backbone, make_classifier
+from rankingmatch.networks.registry import NETWORKS, NetworkFactory, register_network
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 
 __all__ = [
     "NETWORKS",
     "Classifier",
+    "NetworkFactory",
     "NetworkSettings",
     "Output",
     "WideResNet",
+    "batched_outputs",
     "channel_statistics",
     "head_parameters",
     "input_side",
     "make_backbone",
     "make_classifier",
-    "outputs",
+    "predict_logits",
+    "predict_logits_and_features",
+    "predict_probabilities",
+    "register_network",
     "set_batchnorm_momentum",
     "to_tensor",
     "wide_resnet",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""A classifier: uint8 images → logits and features, with the normalization inside."""
+"""A classifier: uint8 images → logits and features, with the input normalization as part of the model."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,18 +9,46 @@ from torch import Tensor, nn
 
 from rankingmatch.core.distributed import gathered, scattered
 
+__all__ = [
+    "Classifier",
+    "Output",
+    "batched_outputs",
+    "channel_statistics",
+    "predict_logits",
+    "predict_logits_and_features",
+    "predict_probabilities",
+    "set_batchnorm_momentum",
+    "to_tensor",
+]
+
 
 class Output(NamedTuple):
-    """What a model says about a batch."""
+    """The output of a model for a batch.
 
-    logits: Tensor  # (n, classes)
-    features: Tensor  # (n, width): the representation the head reads; the logits if a network hides it
+    Attributes
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    features : Tensor
+        The features (n, width) that the head takes; the logits if the network returns logits only.
+    """
+
+    logits: Tensor
+    features: Tensor
 
 
 class Classifier(nn.Module):
-    """uint8 images → logits and features; the normalisation is part of the model.
+    """A network with its input normalization: uint8 images → `Output`.
 
-    Where it is `divided`, every process calls it with the same images, computes its share, and gets all outputs.
+    If `divided` is set, every process calls the model with the same images, computes the outputs of its own rows, and
+    gets the outputs of all.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        Normalized float images (n, c, h, w) → logits (n, classes), or (logits, features (n, width)).
+    mean, std : Tensor
+        Mean and standard deviation of each channel (c,), on the scale 0 to 1.
     """
 
     divided = False
@@ -34,42 +62,87 @@ class Classifier(nn.Module):
         self.register_buffer("std", std.float().view(1, -1, 1, 1))
 
     def forward(self, images: Tensor) -> Output:
-        """(n, c, h, w) images with values 0…255 of any type."""
+        """Compute the output for images (n, c, h, w) with values 0 to 255, of any dtype."""
         if not self.divided:
-            return self._outputs(images)
-        own = self._outputs(scattered(images))
+            return self._output(images)
+        own = self._output(scattered(images))
         logits = gathered(own.logits, len(images))
         return Output(logits, logits if own.features is own.logits else gathered(own.features, len(images)))
 
-    def _outputs(self, images: Tensor) -> Output:
-        # Put in order while a value is one byte.
+    def _output(self, images: Tensor) -> Output:
+        # Change the memory format while a value takes one byte.
         images = images.contiguous(memory_format=torch.channels_last)
         result = self.backbone((images.float() / 255 - self.mean) / self.std)
-        return Output(*map(_full, result)) if isinstance(result, tuple) else Output(*[_full(result)] * 2)
+        return Output(*map(_at_least_float32, result)) if isinstance(result, tuple) else _logits_only(result)
 
 
-def _full(values: Tensor) -> Tensor:
-    """Outputs of a network that computes in half precision, in whole precision: probabilities and losses need it."""
+def _logits_only(logits: Tensor) -> Output:
+    logits = _at_least_float32(logits)
+    return Output(logits, logits)
+
+
+def _at_least_float32(values: Tensor) -> Tensor:
+    """Half-precision outputs in float32, which probabilities and losses need."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
 def set_batchnorm_momentum(network: nn.Module, momentum: float) -> None:
-    """How fast BatchNorm's running statistics follow the batches."""
+    """Set the momentum of every BatchNorm layer.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        The network, changed in place.
+    momentum : float
+        The weight of a new batch in the running statistics.
+    """
     for module in network.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.momentum = momentum
 
 
 def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel, on the scale 0…1, from evenly spaced ones of these rows."""
+    """Compute the mean and standard deviation of each channel.
+
+    Parameters
+    ----------
+    images : ndarray
+        uint8 images (n, h, w, c).
+    rows : ndarray
+        The rows to use; if there are more than `most`, evenly spaced ones.
+    most : int
+        The number of rows above which only some of them are used.
+
+    Returns
+    -------
+    tuple of Tensor
+        Mean (c,) and standard deviation (c,), at least 0.001, on the scale 0 to 1.
+    """
     chosen = images[rows[:: max(1, len(rows) // most)]].astype(np.float64) / 255
     mean, std = chosen.mean((0, 1, 2)), chosen.std((0, 1, 2))
     return torch.from_numpy(mean).float(), torch.from_numpy(np.maximum(std, 1e-3)).float()
 
 
 @torch.no_grad()
-def outputs(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> Iterator[Output]:
-    """A model's outputs for (n, h, w, c) uint8 images in evaluation mode, batch by batch."""
+def batched_outputs(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> Iterator[Output]:
+    """Run a model over images in evaluation mode, batch by batch.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A model on `device` that returns an `Output`.
+    images : ndarray
+        uint8 images (n, h, w, c).
+    device : torch.device
+        The device of the model.
+    size : int
+        Images per batch.
+
+    Yields
+    ------
+    Output
+        The output for the next `size` images, on the device.
+    """
     was_training = model.training
     model.eval()
     for start in range(0, len(images), size):
@@ -77,6 +150,83 @@ def outputs(model: nn.Module, images: np.ndarray, device: torch.device, size: in
     model.train(was_training)
 
 
+def predict_logits(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> np.ndarray:
+    """Compute the logits of images.
+
+    Parameters
+    ----------
+    model, images, device, size
+        As in `batched_outputs`; at least one image.
+
+    Returns
+    -------
+    ndarray
+        Logits (n, classes).
+    """
+    return np.concatenate([output.logits.cpu().numpy() for output in batched_outputs(model, images, device, size)])
+
+
+def predict_probabilities(
+    model: nn.Module,
+    images: np.ndarray,
+    device: torch.device,
+    size: int = 512,
+    dtype: torch.dtype | None = None,
+) -> np.ndarray:
+    """Compute the class probabilities of images.
+
+    Parameters
+    ----------
+    model, images, device, size
+        As in `batched_outputs`; at least one image.
+    dtype : torch.dtype, optional
+        The precision of the softmax; by default that of the logits.
+
+    Returns
+    -------
+    ndarray
+        Probabilities (n, classes).
+    """
+    batches = batched_outputs(model, images, device, size)
+    return np.concatenate([output.logits.softmax(1, dtype=dtype).cpu().numpy() for output in batches])
+
+
+def predict_logits_and_features(
+    model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Compute the logits and the features of images in one pass.
+
+    Parameters
+    ----------
+    model, images, device, size
+        As in `batched_outputs`; at least one image.
+
+    Returns
+    -------
+    tuple of ndarray
+        Logits (n, classes) and features (n, width); None instead of the features if the network returns logits only.
+    """
+    logits, features = [], []
+    for output in batched_outputs(model, images, device, size):
+        logits.append(output.logits.cpu().numpy())
+        if output.features is not output.logits:
+            features.append(output.features.cpu().numpy())
+    return np.concatenate(logits), np.concatenate(features) if features else None
+
+
 def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:
-    """(n, h, w, c) uint8 array → (n, c, h, w) uint8 tensor on the device; always a copy, for files are read-only."""
+    """Copy images to a device as a tensor.
+
+    Parameters
+    ----------
+    images : ndarray
+        uint8 images (n, h, w, c); they may be read-only.
+    device : torch.device
+        The device of the result.
+
+    Returns
+    -------
+    Tensor
+        uint8 images (n, c, h, w), always a copy.
+    """
     return torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(device)

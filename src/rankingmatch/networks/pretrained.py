@@ -1,4 +1,4 @@
-"""Backbones that others have trained: timm's models, and weights from safetensors files."""
+"""Pretrained backbones: models of timm, and weights from safetensors files."""
 
 import importlib
 import json
@@ -12,17 +12,28 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.errors import ConfigError, first_line, setting
+
+__all__ = [
+    "TIMM_PREFIX",
+    "TimmBackbone",
+    "adapted",
+    "head_parameters",
+    "input_side",
+    "load_weights",
+    "own_normalization",
+    "timm_backbone",
+]
 
 log = logging.getLogger(__name__)
 
-PREFIX = "timm:"
+TIMM_PREFIX = "timm:"
 
 
 class TimmBackbone(nn.Module):
-    """A model with timm's interface as a backbone: its logits, and the features that its head reads.
+    """A model with timm's interface as a backbone that returns logits and features.
 
-    Images are resized to the side the model was made for; `pretrained_cfg` has that, and the normalisation.
+    Images are resized to the model's input size, from its `pretrained_cfg`, or to the given side.
     """
 
     def __init__(self, model: Any, side: int | None = None) -> None:
@@ -32,7 +43,7 @@ class TimmBackbone(nn.Module):
         self.size: tuple[int, int] | None = (side, side) if side else (int(size[0]), int(size[1])) if size else None
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised (n, c, h, w) images → logits (n, classes), features (n, num_features)."""
+        """Compute logits (n, classes) and features (n, num_features) of normalized images (n, c, h, w)."""
         if self.size is not None and images.shape[-2:] != self.size:
             smaller = images.shape[-2] > self.size[0] or images.shape[-1] > self.size[1]
             images = F.interpolate(images, self.size, mode="bilinear", antialias=smaller)
@@ -42,41 +53,52 @@ class TimmBackbone(nn.Module):
 
 
 def adapted(network: nn.Module, side: int | None = None) -> nn.Module:
-    """A network with timm's interface behind the adapter; any other as it is."""
+    """Wrap a network with timm's interface in `TimmBackbone`; return any other unchanged."""
     has_parts = all(callable(getattr(network, name, None)) for name in ("forward_features", "forward_head"))
     return TimmBackbone(network, side) if has_parts else network
 
 
 def timm_backbone(name: str, channels: int, classes: int, *, pretrained: bool) -> nn.Module:
-    """`timm:NAME`, or `timm:NAME@SIDE` for images of another side than the model's own."""
-    model_name, at, side = name.removeprefix(PREFIX).partition("@")
+    """Make the model ``timm:NAME``, or ``timm:NAME@SIDE`` for images of another side than the model's own."""
+    model_name, at, side = name.removeprefix(TIMM_PREFIX).partition("@")
     if not model_name or (at and not (side.isdecimal() and int(side) > 0)):
         raise ConfigError(f"network '{name}': write timm:NAME, or timm:NAME@SIDE with a side in pixels")
     try:
         timm: Any = importlib.import_module("timm")
-    except Exception as error:  # it imports torchvision, which raises what it likes beside another torch
-        reason = _first_line(error)
+    except Exception as error:  # an incompatible torchvision may raise anything
+        reason = _reason(error)
         raise ConfigError(f"network '{name}' needs timm ({reason}): pip install 'rankingmatch[timm]'") from error
     try:
         model = timm.create_model(model_name, pretrained=pretrained, num_classes=classes, in_chans=channels)
-    except Exception as error:  # an unknown name, no connection, no such weights
-        raise ConfigError(f"network '{name}' cannot be built ({_first_line(error)})") from error
+    except Exception as error:  # an unknown name, no connection, no weights
+        raise ConfigError(f"network '{name}' cannot be built ({_reason(error)})") from error
     backbone = adapted(model, int(side) if at else None)
     if not isinstance(backbone, TimmBackbone):
-        raise ConfigError(f"network '{name}' has no forward_features and forward_head, so it is no image classifier")
+        raise ConfigError(f"network '{name}' is not an image classifier: it has no forward_features and forward_head")
     return backbone
 
 
 def input_side(network: str) -> int | None:
-    """The side in pixels of the images a backbone was made for; None where any will do."""
-    if not network.startswith(PREFIX):
+    """Find the image size that a network was pretrained with.
+
+    Parameters
+    ----------
+    network : str
+        The name of the network.
+
+    Returns
+    -------
+    int or None
+        The side in pixels; None if the network has no preferred size.
+    """
+    if not network.startswith(TIMM_PREFIX):
         return None
     backbone = timm_backbone(network, channels=3, classes=2, pretrained=False)
     return min(backbone.size) if isinstance(backbone, TimmBackbone) and backbone.size else None
 
 
-def own_normalisation(backbone: nn.Module, channels: int) -> tuple[Tensor, Tensor] | None:
-    """Mean and deviation a backbone was trained with, None if it says nothing; grey images get the colours' average."""
+def own_normalization(backbone: nn.Module, channels: int) -> tuple[Tensor, Tensor] | None:
+    """Mean and standard deviation that a backbone was pretrained with, averaged for grayscale; None if unknown."""
     cfg = _cfg(_inner(backbone)[0])
     if not (cfg.get("mean") and cfg.get("std")):
         return None
@@ -87,8 +109,19 @@ def own_normalisation(backbone: nn.Module, channels: int) -> tuple[Tensor, Tenso
 
 
 def head_parameters(backbone: nn.Module) -> set[str]:
-    """The names of the parameters that turn features into logits: of the named classifier, else of the last linear
-    layer."""
+    """Find the parameters of the head, which maps features to logits.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        The network.
+
+    Returns
+    -------
+    set of str
+        Names of parameters: those of the classifier that timm's `pretrained_cfg` names, or of the last linear layer.
+        Empty if there is none.
+    """
     inner, prefix = _inner(backbone)
     named = _cfg(inner).get("classifier") or ()
     names = [named] if isinstance(named, str) else list(named)
@@ -101,57 +134,66 @@ def head_parameters(backbone: nn.Module) -> set[str]:
 
 
 def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, Tensor] | None:
-    """Put the weights of a safetensors file into a backbone; returns the normalisation, where the file has it.
+    """Load the weights of a safetensors file into a backbone; return the normalization if the file has one.
 
-    The file is one of timm's kind, with the network's own names, or a model of ours. All must fit, but for a head of
-    another size, which starts anew and is reported.
+    The file has the parameter names of the network, as those of timm do, or was saved by this package. All tensors must
+    fit except for those of a head of a different size, which is initialized randomly, with a warning.
     """
-    given, normalisation = _read(Path(path))
+    given, normalization = _read(Path(path))
     inner, prefix = _inner(backbone)
-    if normalisation is not None:  # a model of ours, which has the adapter's names
+    if normalization is not None:  # saved by this package, with the names of the adapter
         given = {name.removeprefix(prefix): value for name, value in given.items()}
     own = inner.state_dict()
     head = {name.removeprefix(prefix) for name in head_parameters(backbone)}
-    fits = all(name in given and given[name].shape == own[name].shape for name in head)
-    anew = set() if fits else head
-    missing = sorted(own.keys() - given.keys() - anew)
-    unknown = sorted(given.keys() - own.keys())
-    other = sorted(name for name in own.keys() & given.keys() - anew if own[name].shape != given[name].shape)
-    wrong = {"missing": missing, "unknown": unknown, "of another shape": other}
-    if any(wrong.values()):
-        counts = "; ".join(f"{len(names)} {kind}, such as {names[0]}" for kind, names in wrong.items() if names)
-        raise ConfigError(f"--weights {path} does not fit the network '{network}': {counts}")
-    inner.load_state_dict({name: own[name] if name in anew else given[name] for name in own})
-    if anew:
-        log.warning("--weights %s: its head is of another size, and starts anew: %s", path, ", ".join(sorted(anew)))
-    return normalisation
+    head_fits = all(name in given and given[name].shape == own[name].shape for name in head)
+    reset = set() if head_fits else head
+    problems = _mismatches({name: value for name, value in own.items() if name not in reset}, given, own)
+    if problems:
+        raise ConfigError(f"{setting('weights')}: {path} does not fit the network '{network}': {problems}")
+    inner.load_state_dict({name: own[name] if name in reset else given[name] for name in own})
+    if reset:
+        names = ", ".join(sorted(reset))
+        log.warning("%s: the head has a different size and is initialized randomly: %s", path, names)
+    return normalization
+
+
+def _mismatches(needed: dict[str, Tensor], given: dict[str, Tensor], known: dict[str, Tensor]) -> str:
+    """What is wrong with the given weights, or an empty string."""
+    both = needed.keys() & given.keys()
+    wrong = {
+        "missing": sorted(needed.keys() - given.keys()),
+        "unknown": sorted(given.keys() - known.keys()),
+        "of a different shape": sorted(name for name in both if needed[name].shape != given[name].shape),
+    }
+    return "; ".join(f"{len(names)} {kind}, such as {names[0]}" for kind, names in wrong.items() if names)
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
-    """The weights in a file by their names in the network; of one of our models, its normalisation, too."""
+    """The weights of a file by name, and the normalization if it was saved by this package."""
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            ours = "rankingmatch" in (file.metadata() or {})
+            saved_here = "rankingmatch" in (file.metadata() or {})
     except FileNotFoundError:
-        raise ConfigError(f"--weights {path}: there is no such file") from None
+        raise ConfigError(f"{setting('weights')}: there is no file {path}") from None
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise ConfigError(f"--weights {path}: not a safetensors file ({_first_line(error)})") from error
-    if not (ours and "mean" in tensors and "std" in tensors):
+        raise ConfigError(f"{setting('weights')}: {path} is not a safetensors file ({_reason(error)})") from error
+    if not (saved_here and "mean" in tensors and "std" in tensors):
         return tensors, None
     weights = {name.removeprefix("backbone."): value for name, value in tensors.items() if name.startswith("backbone.")}
     return weights, (tensors["mean"].flatten(), tensors["std"].flatten())
 
 
 def _inner(backbone: nn.Module) -> tuple[nn.Module, str]:
-    """The network itself, without the adapter, and what its names begin with in the adapter."""
+    """The network without the adapter, and the prefix of its parameter names in the adapter."""
     return (backbone.model, "model.") if isinstance(backbone, TimmBackbone) else (backbone, "")
 
 
 def _cfg(model: Any) -> Mapping[str, Any]:
+    """The `pretrained_cfg` of a timm model, or nothing."""
     cfg = getattr(model, "pretrained_cfg", None)
     return cfg if isinstance(cfg, Mapping) else {}
 
 
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"

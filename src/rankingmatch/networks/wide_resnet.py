@@ -1,16 +1,31 @@
 """Pre-activation Wide ResNets, the networks of the paper."""
 
 import re
-from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError
+from rankingmatch.networks.registry import NetworkFactory, register_network
+
+__all__ = ["Block", "WideResNet", "wide_resnet"]
 
 
 class WideResNet(nn.Module):
-    """Pre-activation Wide ResNet: a stem of 16 filters, groups whose width doubles, a linear head."""
+    """Pre-activation Wide ResNet: a stem of 16 filters, groups whose width doubles, a linear head.
+
+    Parameters
+    ----------
+    channels, classes : int
+        The number of image channels and of classes.
+    groups : int
+        The number of groups; each but the first halves the resolution.
+    blocks : int
+        The number of residual blocks in each group.
+    filters : int
+        The width of the first group.
+    """
 
     def __init__(self, channels: int, classes: int, *, groups: int, blocks: int, filters: int) -> None:
         super().__init__()
@@ -29,17 +44,17 @@ class WideResNet(nn.Module):
         _initialize(self)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalised (n, c, h, w) images → logits (n, classes), features (n, width of the last group)."""
+        """Compute logits (n, classes) and features (n, width of the last group) of normalized images (n, c, h, w)."""
         maps = _activate(self.norm(self.blocks(self.stem(images))))
         features = maps.mean((2, 3))
         return self.head(features), features
 
 
 class Block(nn.Module):
-    """BN, activation, conv, twice, added to the shortcut.
+    """A residual block: BatchNorm, activation and convolution, twice, added to the shortcut.
 
-    conv1 always gets the activated input. The shortcut gets the raw input, except in a network's first block,
-    where the activated input feeds both. A 1×1 convolution adapts it where the shape changes.
+    conv1 always gets the activated input. The shortcut gets the raw input, except in the first block of a network,
+    where it gets the activated input as well. If the shape changes, the shortcut is a 1×1 convolution.
     """
 
     def __init__(self, before: int, width: int, stride: int, *, activate_shortcut: bool) -> None:
@@ -53,7 +68,7 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if same else nn.Conv2d(before, width, 1, stride, bias=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(n, before, h, w) → (n, width, h / stride, w / stride)."""
+        """Map (n, before, h, w) to (n, width, h / stride, w / stride)."""
         activated = _activate(self.norm1(maps))
         shortcut: Tensor = self.shortcut(activated if self.activate_shortcut else maps)
         inner: Tensor = self.conv2(_activate(self.norm2(self.conv1(activated))))
@@ -65,6 +80,7 @@ def _activate(maps: Tensor) -> Tensor:
 
 
 def _initialize(network: nn.Module) -> None:
+    """He initialization of the convolutions, Xavier initialization of the head."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             # N(0, √(2 / (k² · out)))
@@ -74,10 +90,26 @@ def _initialize(network: nn.Module) -> None:
             nn.init.zeros_(module.bias)
 
 
-def wide_resnet(name: str) -> Callable[[int, int], nn.Module] | None:
-    """The factory for a name of the family, None for any other name.
+def wide_resnet(name: str) -> NetworkFactory | None:
+    """Find the factory for a name ``wrn-D-W``.
 
-    wrn-D-W has depth D = 1 + groups · (2 · blocks + 1): 6·blocks + 4 with three groups, 8·blocks + 5 with four.
+    The depth is D = 1 + groups · (2 · blocks + 1): 6·blocks + 4 with three groups, 8·blocks + 5 with four. The width of
+    the first group is 16 W.
+
+    Parameters
+    ----------
+    name : str
+        ``wrn-D-W``, or ``wrn-D-W-large`` for a first group of ⌊135 W / 2⌋ filters.
+
+    Returns
+    -------
+    callable or None
+        The factory ``(channels, classes) -> WideResNet``; None if the name is not of this form.
+
+    Raises
+    ------
+    ConfigError
+        If there is no network of this depth or width.
     """
     match = re.fullmatch(r"wrn-(\d+)-(\d+)(-large)?", name)
     if match is None:
@@ -89,9 +121,13 @@ def wide_resnet(name: str) -> Callable[[int, int], nn.Module] | None:
             raise ConfigError(f"network '{name}': the width must be at least 1")
         if rest == 0 and blocks > 0:
             filters = 135 * width // 2 if large else 16 * width
-            return lambda channels, classes: WideResNet(
-                channels, classes, groups=groups, blocks=blocks, filters=filters
-            )
+            return partial(WideResNet, groups=groups, blocks=blocks, filters=filters)
     raise ConfigError(
         f"network '{name}': the depth must be 6n + 4 (three groups) or 8n + 5 (four), such as 10, 16, 28, 37"
     )
+
+
+register_network("small", partial(WideResNet, groups=3, blocks=1, filters=16))  # wrn-10-1
+register_network("wrn-28-2", partial(WideResNet, groups=3, blocks=4, filters=32))
+register_network("wrn-28-2-large", partial(WideResNet, groups=3, blocks=4, filters=135))
+register_network("wrn-37-2", partial(WideResNet, groups=4, blocks=4, filters=32))

@@ -12,7 +12,7 @@ from safetensors.torch import load, save
 from rankingmatch.core.atomic import write_atomically, write_json
 from rankingmatch.core.errors import RunError, setting
 from rankingmatch.core.formats import FORMATS, check_format
-from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot
+from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot, upgrade_tensors
 from rankingmatch.training.state import State
 
 __all__ = ["checksums", "restore_latest", "save_checkpoint"]
@@ -83,6 +83,6 @@ def _read(path: Path, state: State) -> Snapshot:
         raise ValueError("its checksum does not match")
     check_format("checkpoint", values, path)
     values.pop("format", None)
-    snapshot = Snapshot(load(content), values)
+    snapshot = Snapshot(upgrade_tensors(load(content)), values)
     check_snapshot(snapshot, state)
     return snapshot

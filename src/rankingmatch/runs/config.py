@@ -14,7 +14,7 @@ from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.formats import FORMATS
 from rankingmatch.core.options import Kind, Option, check, option, options_of, validate
 from rankingmatch.data import DataSettings, Source, find_source
-from rankingmatch.methods import METHODS, entry, hyperparameters_of, make_method
+from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings, input_side
 from rankingmatch.training.settings import TrainSettings
 
@@ -150,7 +150,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any], source: Source 
     given = absolute_paths(given)
     source = source or find_source(dataset, **_places(given))
     given = _sized_for_network(source, given)
-    values = {**source.preset(given.get("image_size")), **entry(method).preset, **given}
+    values = {**source.preset(given.get("image_size")), **find_method(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
     return Plan(assemble(source.name, method, values), source)

@@ -11,7 +11,7 @@ from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.core.distributed import world_size
 from rankingmatch.core.errors import DivergedError
 from rankingmatch.methods import make_method
-from rankingmatch.networks import outputs
+from rankingmatch.networks import predict_logits
 from rankingmatch.training.state import State, initial_state
 from rankingmatch.training.loop import train
 
@@ -89,6 +89,5 @@ def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
 def _evaluation(split: Split, state: State, images: int) -> float:
     """Seconds to evaluate this many images, extrapolated from one batch."""
     started = time.perf_counter()
-    for output in outputs(state.ema, split.images[:EVALUATED_AT_ONCE], state.device):
-        output.logits.sum().item()
+    predict_logits(state.ema, split.images[:EVALUATED_AT_ONCE], state.device)
     return (time.perf_counter() - started) / EVALUATED_AT_ONCE * images

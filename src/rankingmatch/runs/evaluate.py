@@ -15,7 +15,7 @@ from rankingmatch.data import BENCHMARKS, Images, labeled_files
 from rankingmatch.core.errors import DataError
 from rankingmatch.runs.job import load_dataset
 from rankingmatch.core.metrics import calibration_error, confusion_matrix, error_rate
-from rankingmatch.networks import outputs
+from rankingmatch.networks import predict_probabilities
 from rankingmatch.runs.predict import describe_skipped, predict_files, write_predictions
 from rankingmatch.runs.directory import Run
 
@@ -48,9 +48,7 @@ def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: s
     else:
         test = _test_images(run, config if dataset is None else replace(config, dataset=dataset), info)
         labels = test.labels
-        probabilities = np.concatenate(
-            [output.logits.softmax(1).cpu().numpy() for output in outputs(model, test.images, chosen)]
-        )
+        probabilities = predict_probabilities(model, test.images, chosen)
     return {
         "run": str(run.path),
         "dataset": dataset or config.dataset,

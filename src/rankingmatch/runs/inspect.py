@@ -17,7 +17,7 @@ from rankingmatch.runs.repeat import repeat_command
 from rankingmatch.data import Images, Source, Split
 from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError, setting
 from rankingmatch.runs.job import Job, load_split
-from rankingmatch.networks import Classifier, outputs
+from rankingmatch.networks import Classifier, predict_logits_and_features
 from rankingmatch.report import Outputs, Status, Subject, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.maps import sample
@@ -222,10 +222,5 @@ def _evaluated_outputs(model: nn.Module, split: Split, device: torch.device) -> 
 
 def model_outputs(model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray) -> Outputs:
     """The outputs of a model for images, as arrays."""
-    logits, features = [], []
-    for output in outputs(model, images.images, device):
-        logits.append(output.logits.float().cpu().numpy())
-        if output.features is not output.logits:
-            features.append(output.features.float().cpu().numpy())
-    all_features = np.concatenate(features) if features else None
-    return Outputs(part, images.images, rows, images.labels, np.concatenate(logits), all_features)
+    logits, features = predict_logits_and_features(model, images.images, device)
+    return Outputs(part, images.images, rows, images.labels, logits, features)

@@ -16,7 +16,7 @@ from torch import nn
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.data import decode_files, first_few, images_below, printable
 from rankingmatch.core.errors import ConfigError, DataError, setting
-from rankingmatch.networks import outputs
+from rankingmatch.networks import predict_probabilities
 
 __all__ = ["Predictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
 
@@ -56,9 +56,10 @@ def predict_files(
         Where to compute.
     """
     for chunk in decode_files(files, info.shape):
-        nothing = np.empty((0, len(info.classes)), np.float32)
-        rows = [output.logits.softmax(1).cpu().numpy() for output in outputs(model, chunk.images, device)]
-        yield Predictions(chunk.files, np.concatenate([nothing, *rows]), chunk.bad)
+        probabilities = np.empty((0, len(info.classes)), np.float32)
+        if chunk.files:
+            probabilities = predict_probabilities(model, chunk.images, device)
+        yield Predictions(chunk.files, probabilities, chunk.bad)
 
 
 def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Iterator[str]:

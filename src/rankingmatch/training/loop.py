@@ -13,7 +13,7 @@ from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
 from rankingmatch.data import Images, Split
 from rankingmatch.methods import Batch, Context, Losses
-from rankingmatch.networks import outputs
+from rankingmatch.networks import predict_logits
 from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
 from rankingmatch.training.settings import TrainSettings
@@ -127,5 +127,5 @@ def _evaluation(state: State, split: Split) -> Evaluation:
 
 def confusion_of(model: nn.Module, images: Images, classes: int, device: torch.device) -> np.ndarray:
     """Confusion matrix of a model's predictions."""
-    predicted = [output.logits.argmax(1).cpu().numpy() for output in outputs(model, images.images, device)]
-    return confusion_matrix(images.labels, np.concatenate(predicted), classes)
+    predicted = predict_logits(model, images.images, device).argmax(1)
+    return confusion_matrix(images.labels, predicted, classes)

@@ -12,7 +12,7 @@ from rankingmatch.core.distributed import from_first_process, world_size
 from rankingmatch.training.records import Window
 from rankingmatch.training.state import State
 
-__all__ = ["Snapshot", "check_snapshot", "restore", "share_state", "take_snapshot"]
+__all__ = ["Snapshot", "check_snapshot", "restore", "share_state", "take_snapshot", "upgrade_tensors"]
 
 Tensors = dict[str, Tensor]
 
@@ -51,14 +51,20 @@ def _set_momentum(state: State, tensors: Tensors) -> None:
             state.optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[name])
 
 
+def _policies(state: State) -> dict[str, CTAugment]:
+    """The views whose policy is learned."""
+    return {name: policy for name, policy in state.views.items() if isinstance(policy, CTAugment)}
+
+
 def _rates(state: State) -> Tensors:
-    return {f"{name}.rates": policy.rates for name, policy in state.views.items() if isinstance(policy, CTAugment)}
+    policies = _policies(state).items()
+    return {f"{view}.{name}": rates for view, policy in policies for name, rates in policy.state_dict().items()}
 
 
 def _set_rates(state: State, tensors: Tensors) -> None:
-    for name, policy in state.views.items():
-        if isinstance(policy, CTAugment):
-            policy.rates = tensors[f"{name}.rates"].cpu()
+    for view, policy in _policies(state).items():
+        here = ((name, value) for name, value in tensors.items() if name.startswith(f"{view}."))
+        policy.load_state_dict({name.removeprefix(f"{view}."): value.cpu() for name, value in here})
 
 
 PARTS = (
@@ -108,6 +114,17 @@ def take_snapshot(state: State) -> Snapshot:
 def contiguous_copy(value: Tensor) -> Tensor:
     """A tensor as safetensors needs it: on the CPU, contiguous, sharing memory with no other (tied weights do)."""
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def upgrade_tensors(tensors: Tensors) -> Tensors:
+    """The tensors of an older checkpoint under today's names: rates were one matrix for all operations of a view."""
+    matrices = {name for name in tensors if name.startswith("views.") and name.endswith(".rates")}
+    upgraded = {name: value for name, value in tensors.items() if name not in matrices}
+    for name in matrices:
+        policy = CTAugment()
+        policy.load_state_dict({"rates": tensors[name]})
+        upgraded |= {name.removesuffix("rates") + operation: rates for operation, rates in policy.state_dict().items()}
+    return upgraded
 
 
 def check_snapshot(snapshot: Snapshot, state: State) -> None:

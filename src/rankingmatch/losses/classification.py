@@ -1,0 +1,154 @@
+"""Losses that compare predictions with labels or with target distributions."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = [
+    "brier",
+    "entropy",
+    "kl_divergence",
+    "masked_brier",
+    "masked_cross_entropy",
+    "soft_cross_entropy",
+    "tsa_cross_entropy",
+]
+
+
+def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """Eq. (3): (1/n) Σ_i m_i H(label_i, softmax(logits_i)). The divisor is n, not the number of rows with m_i = 1.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    labels : Tensor
+        Labels (n,).
+    mask : Tensor
+        m: booleans or weights (n,).
+
+    Returns
+    -------
+    Tensor
+        The loss, a scalar.
+    """
+    cost = F.cross_entropy(logits, labels, reduction="none")
+    return (cost * mask).sum() / max(len(labels), 1)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy with target distributions: (1/n) Σ_i H(t_i, softmax(logits_i)).
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    targets : Tensor
+        Probabilities t (n, classes).
+
+    Returns
+    -------
+    Tensor
+        The loss, a scalar.
+    """
+    return -(targets * logits.log_softmax(1)).sum(1).mean()
+
+
+def brier(logits: Tensor, targets: Tensor) -> Tensor:
+    """Squared error of the probabilities: the mean over rows and classes of (softmax(logits) - t)².
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    targets : Tensor
+        Probabilities t (n, classes).
+
+    Returns
+    -------
+    Tensor
+        The loss, a scalar.
+    """
+    return (logits.softmax(1) - targets).square().mean()
+
+
+def masked_brier(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Squared error of the probabilities of some rows: (1/n) Σ_i m_i · mean_c (softmax(logits_i)_c - t_ic)².
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    targets : Tensor
+        Probabilities t (n, classes).
+    mask : Tensor
+        m: booleans or weights (n,). The divisor is n, not the number of rows with m_i = 1.
+
+    Returns
+    -------
+    Tensor
+        The loss, a scalar.
+    """
+    return ((logits.softmax(1) - targets).square().mean(1) * mask).mean()
+
+
+def tsa_cross_entropy(logits: Tensor, labels: Tensor, threshold: float, targets: Tensor | None = None) -> Tensor:
+    """Training signal annealing: the mean cross-entropy of the rows that are not yet predicted too confidently.
+
+    Σ_i 1(p_i ≤ threshold) H(t_i, softmax(logits_i)) / Σ_i 1(p_i ≤ threshold), where p_i is the predicted probability of
+    label i; 0 if no row is left.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    labels : Tensor
+        Labels (n,).
+    threshold : float
+        The largest probability of the label at which a row counts.
+    targets : Tensor, optional
+        Probabilities t (n, classes); by default the labels.
+
+    Returns
+    -------
+    Tensor
+        The loss, a scalar.
+    """
+    own = F.cross_entropy(logits, labels, reduction="none")
+    kept = (-own.detach()).exp() <= threshold
+    cost = own if targets is None else -(targets * logits.log_softmax(1)).sum(1)
+    return (cost * kept).sum() / kept.sum().clamp(min=1)
+
+
+def kl_divergence(logits: Tensor, targets: Tensor) -> Tensor:
+    """KL(t ‖ softmax(logits)) of each row: Σ_c t_c (ln t_c - ln softmax(logits)_c), with 0 ln 0 = 0.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+    targets : Tensor
+        Probabilities t (n, classes).
+
+    Returns
+    -------
+    Tensor
+        The divergences (n,).
+    """
+    return (torch.xlogy(targets, targets) - targets * logits.log_softmax(1)).sum(1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy of each row: -Σ_c p_c ln p_c with p = softmax(logits).
+
+    Parameters
+    ----------
+    logits : Tensor
+        Logits (n, classes).
+
+    Returns
+    -------
+    Tensor
+        The entropies (n,).
+    """
+    return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)

@@ -20,7 +20,7 @@ from PIL import Image
 from rankingmatch import estimator
 from rankingmatch.cli import main
 from rankingmatch.data.presets import suggested_settings
-from rankingmatch.report import assemble
+from rankingmatch.report.sections import embedding
 from rankingmatch.runs import config
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -36,8 +36,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
     monkeypatch.setattr(config, "_preset", short(config._preset))
     monkeypatch.setattr(estimator, "suggested_settings", short(suggested_settings))
-    monkeypatch.setattr(assemble, "MAP_POINTS", {})
-    monkeypatch.setattr(assemble, "MAP_POINTS_OF_MANY", 60)
+    monkeypatch.setattr(embedding, "POINTS", {})
+    monkeypatch.setattr(embedding, "POINTS_OF_MANY_RUNS", 60)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the current directory
     monkeypatch.chdir(tmp_path)

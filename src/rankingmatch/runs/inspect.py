@@ -16,9 +16,11 @@ from rankingmatch.data import Split
 from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError
 from rankingmatch.runs.job import load_split
 from rankingmatch.networks import Classifier, outputs
-from rankingmatch.report import Outputs, Status, Subject, page_content, render_page, runs_in_detail
+from rankingmatch.report import Predictions as Outputs
+from rankingmatch.report import RunData as Subject
+from rankingmatch.report import Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
-from rankingmatch.report.maps import sample
+from rankingmatch.report.sampling import sample
 from rankingmatch.runs.directory import Run
 
 AUDITED = 10_000  # unlabeled images that are looked at

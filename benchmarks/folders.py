@@ -27,7 +27,7 @@ from measuring import CPU
 from measuring import wall_seconds as seconds
 from rankingmatch.core.memory import peak_memory
 from rankingmatch.data import decode_files, find_source, images_below
-from rankingmatch.networks import outputs
+from rankingmatch.networks import batched_outputs
 
 
 def plain(files: list[str]) -> None:
@@ -62,7 +62,7 @@ def measure_predicting(files: list[str], side: int, network: str, rounds: int) -
     ratios, sums = [], []
     for _ in range(rounds):
         decoding = seconds(lambda: list(decode_files(files, shape)))
-        bare = seconds(lambda: [output.logits.argmax(1) for output in outputs(model, images, CPU, size=64)])
+        bare = seconds(lambda: [output.logits.argmax(1) for output in batched_outputs(model, images, CPU, size=64)])
         mine = seconds(lambda: write_table(model, files, network, side))
         ratios.append(bare / mine)
         sums.append((bare + decoding) / mine)

@@ -24,7 +24,7 @@ from rankingmatch.data import Benchmark, ImageFolder
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import METHODS
 from rankingmatch.networks import NETWORKS
-from rankingmatch.report import assemble
+from rankingmatch.report.sections import embedding
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SHORT = 4  # steps
@@ -40,8 +40,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for kind in (Benchmark, ImageFolder):
         monkeypatch.setattr(kind, "preset", short(kind.preset))
     monkeypatch.setattr(estimator, "suggested_settings", short(suggested_settings))
-    monkeypatch.setattr(assemble, "MAP_POINTS", {})
-    monkeypatch.setattr(assemble, "MAP_POINTS_OF_MANY", 60)
+    monkeypatch.setattr(embedding, "POINTS", {})
+    monkeypatch.setattr(embedding, "POINTS_OF_MANY_RUNS", 60)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the current directory
     monkeypatch.chdir(tmp_path)

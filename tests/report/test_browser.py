@@ -13,20 +13,22 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
-from subjects import NASTY, made_outputs, made_subject, without_truth
+from synthetic_runs import HTML_NAME, make_predictions, make_run, without_truth
+from toy_section import page_with_toy_section
 
-from rankingmatch.report import Status, maps, page_content, render_page
+from rankingmatch.report import Status, page_content, render_page
+from rankingmatch.report.sections import embedding, load_sections
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
 )
-SECTIONS = ("overview", "training", "classes", "map", "pairs", "pseudo-labels")
+SECTIONS = [section.key for section in load_sections()]
 
 
 class Browser:
-    """A browser that remembers what went wrong and what was asked of the network."""
+    """Chromium, with the errors of the page and the requests it made."""
 
     def __init__(self, downloads: Path) -> None:
         options = webdriver.ChromeOptions()
@@ -40,7 +42,7 @@ class Browser:
 
     def open(self, page: Path, section: str = "overview") -> None:
         self.driver.get("about:blank")
-        self.complaints()
+        self.errors()
         self.driver.get(f"{page.as_uri()}#{section}")
 
     def show(self, section: str) -> None:
@@ -52,11 +54,11 @@ class Browser:
     def text(self, selector: str) -> str:
         return self.driver.find_element(By.CSS_SELECTOR, selector).text
 
-    def complaints(self) -> list[str]:
+    def errors(self) -> list[str]:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """What the page asked for; the policy in its head forbids the network, and a breach is a complaint."""
+        """What the page requested. Its security policy forbids the network; a violation is also among the errors."""
         entries = 'return performance.getEntriesByType("resource").map((one) => one.name)'
         return list(self.driver.execute_script(entries))
 
@@ -71,20 +73,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser.driver.quit()
 
 
-def written(place: Path, *subjects: Any) -> Path:
-    page = place / "report.html"
-    with pytest.MonkeyPatch.context() as patch:  # t-SNE has tests of its own, and takes its time
-        patch.setattr(maps, "embed", lambda vectors: vectors[:, :2])
-        page.write_text(render_page(page_content(list(subjects))))
+def write_page(directory: Path, *runs: Any) -> Path:
+    page = directory / "report.html"
+    with pytest.MonkeyPatch.context() as patch:  # t-SNE is slow, and has tests of its own
+        patch.setattr(embedding, "embed", lambda vectors: vectors[:, :2])
+        page.write_text(render_page(page_content(list(runs))))
     return page
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("page"), made_subject())
+    return write_page(tmp_path_factory.mktemp("page"), make_run())
 
 
-def test_every_section_opens_without_network_and_without_complaint(browser: Browser, page: Path) -> None:
+def test_every_section_opens_without_network_and_without_errors(browser: Browser, page: Path) -> None:
     browser.open(page)
     for section in SECTIONS:
         browser.show(section)
@@ -92,69 +94,69 @@ def test_every_section_opens_without_network_and_without_complaint(browser: Brow
         selected = browser.all('nav [aria-selected="true"]')
         assert [one.get_attribute("aria-controls") for one in selected] == [section]
         assert browser.all(f"#{section} .plot svg")
-    assert browser.complaints() == []
+    assert browser.errors() == []
     assert all(address.startswith(("data:", "blob:")) for address in browser.requests())
     assert "default-src 'none'" in page.read_text()
     assert not any("server" in str(one.get_attribute("data-title")).lower() for one in browser.all(".modebar-btn"))
 
 
-def test_the_headline_says_error_and_interval(browser: Browser, page: Path) -> None:
+def test_the_headline_has_error_and_interval(browser: Browser, page: Path) -> None:
     browser.open(page)
-    assert "Test error" in browser.text("#figures")
-    assert "95 % interval" in browser.text("#figures")
+    assert "Test error" in browser.text("#overview .cards")
+    assert "95% CI" in browser.text("#overview .cards")
     assert "rankingmatch train made --labels 12" in browser.text("#overview code")
 
 
-def test_a_class_that_wants_to_be_html_stays_text(browser: Browser, page: Path) -> None:
+def test_a_class_name_that_is_html_stays_text(browser: Browser, page: Path) -> None:
     browser.open(page)
     for section in SECTIONS:
         browser.show(section)
     assert browser.all("img[src='x']") == []
     browser.show("classes")
-    assert NASTY in browser.text("#classes tbody")
+    assert HTML_NAME in browser.text("#classes tbody")
     drawn = browser.driver.execute_script(
         "return [...document.querySelectorAll('#classes svg text')].map((one) => one.textContent)"
     )
-    assert NASTY in drawn
-    assert browser.complaints() == []
+    assert HTML_NAME in drawn
+    assert browser.errors() == []
 
 
 def test_pointing_at_a_dot_shows_its_image(browser: Browser, page: Path) -> None:
-    browser.open(page, "map")
+    browser.open(page, "embedding")
     card = browser.driver.find_element(By.ID, "hover")
     assert not card.is_displayed()
-    (dot, *_) = browser.all("#map .scatterlayer .point")
+    (dot, *_) = browser.all("#embedding .scatterlayer .point")
     ActionChains(browser.driver).move_to_element(dot).pause(0.4).perform()
     assert card.is_displayed()
     assert all(word in card.text for word in ("label:", "prediction:", "confidence:", "test image"))
-    thumb = card.find_element(By.CSS_SELECTOR, ".thumb")
-    assert thumb.value_of_css_property("background-image").startswith('url("data:image/')
+    image = card.find_element(By.CSS_SELECTOR, ".thumbnail")
+    assert image.value_of_css_property("background-image").startswith('url("data:image/')
 
 
 def test_filters_filter(browser: Browser, page: Path) -> None:
-    subject = made_subject()
-    assert subject.unlabeled is not None
-    predicted, confidence = subject.unlabeled.predicted, subject.unlabeled.confidence.round(4)
-    wrong = predicted != subject.unlabeled.truth
-    browser.open(page, "pseudo-labels")
-    show, label = (Select(browser.all("#filters select")[place]) for place in (1, 0))
-    tiles = "#pseudo-labels .gallery .tile"
-    assert len(browser.all(tiles)) == wrong.sum()  # what is wrong comes first
+    run = make_run()
+    assert run.unlabeled is not None
+    predicted, confidence = run.unlabeled.predicted, run.unlabeled.confidence.round(4)
+    wrong = predicted != run.unlabeled.truth
+    browser.open(page, "pseudo_labels")
+    show, label = (Select(browser.all("#filters select")[index]) for index in (1, 0))
+    tiles = "#pseudo_labels .gallery .tile"
+    assert len(browser.all(tiles)) == wrong.sum()  # mistakes are shown first
     show.select_by_visible_text("confident and wrong")
     assert len(browser.all(tiles)) == (wrong & (confidence >= 0.95)).sum()
     show.select_by_visible_text("all")
-    assert browser.text("#found").startswith("150 images match")
+    assert browser.text("#matches").startswith("150 images match")
     label.select_by_visible_text("class 2")
     assert len(browser.all(tiles)) == (predicted == 2).sum()
     label.select_by_visible_text("any")
     search = browser.driver.find_element(By.CSS_SELECTOR, "#filters input[type=search]")
     search.send_keys("class 1")
-    truth = subject.unlabeled.truth
-    assert browser.text("#found").startswith(f"{((predicted == 1) | (truth == 1)).sum()} images match")
+    truth = run.unlabeled.truth
+    assert browser.text("#matches").startswith(f"{((predicted == 1) | (truth == 1)).sum()} images match")
 
 
 def test_the_filtered_rows_can_be_downloaded(browser: Browser, page: Path) -> None:
-    browser.open(page, "pseudo-labels")
+    browser.open(page, "pseudo_labels")
     Select(browser.all("#filters select")[1]).select_by_visible_text("all")
     browser.driver.find_element(By.ID, "csv").click()
     file, deadline = browser.downloads / "pseudo-labels.csv", time.monotonic() + 10
@@ -165,9 +167,9 @@ def test_the_filtered_rows_can_be_downloaded(browser: Browser, page: Path) -> No
     assert len(lines) == 151
 
 
-def test_tables_sort(browser: Browser, page: Path) -> None:
+def test_a_click_on_a_column_heading_sorts(browser: Browser, page: Path) -> None:
     browser.open(page, "classes")
-    head = browser.all("#classes thead th")[2]
+    head = browser.all("#classes thead th button")[2]
     head.click()
     errors = [float(cell.text) for cell in browser.all("#classes tbody td:nth-child(3)")]
     assert errors == sorted(errors)
@@ -198,21 +200,21 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
 
 def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
     runs = [
-        made_subject(name=f"{method}, seed {seed}", method=method, seed=seed, test_error=error + seed)
+        make_run(name=f"{method}, seed {seed}", method=method, seed=seed, test_error=error + seed)
         for method, error in (("supervised", 30.0), ("rankingmatch-bm", 20.0))
         for seed in (0, 1)
     ]
-    browser.open(written(tmp_path, *runs))
-    assert len(browser.all("#comparison tbody tr")) == 4
-    assert "20.00" in browser.text("#comparison td.best")
-    assert "Differences over folds" in browser.text("#comparison")
-    browser.show("map")
-    assert len(browser.all("#map .plot")) == 2  # the first fold of each method
+    browser.open(write_page(tmp_path, *runs))
+    assert len(browser.all("#overview .scroll tbody tr")) == 4
+    assert "20.00" in browser.text("#overview td.best")
+    assert "Differences over folds" in browser.text("#overview")
+    browser.show("embedding")
+    assert len(browser.all("#embedding .plot")) == 2  # the first fold of each method
     for section in SECTIONS:
         browser.show(section)
     browser.show("classes")
     Select(browser.all("#classes select")[0]).select_by_visible_text("rankingmatch-bm, seed 0")
-    assert browser.complaints() == []
+    assert browser.errors() == []
 
 
 @pytest.mark.parametrize(
@@ -222,14 +224,23 @@ def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
         ({"classes": 200}, ""),
         ({"status": Status.DIVERGED, "diverged_at": 7, "diverged_part": "total", "judged": None}, "stopped at step 7"),
         ({"status": Status.UNDER_WAY, "history": [], "judged": None, "unlabeled": None}, "not finished"),
-        ({"judged": without_truth(made_outputs())}, ""),
+        ({"judged": without_truth(make_predictions())}, ""),
     ],
     ids=["2 classes", "200 classes", "NaN", "under way", "no labels"],
 )
 def test_every_kind_of_run_has_a_page(browser: Browser, tmp_path: Path, case: dict[str, Any], words: str) -> None:
-    browser.open(written(tmp_path, made_subject(**case)))
+    browser.open(write_page(tmp_path, make_run(**case)))
     assert words in browser.text("#overview")
     for section in SECTIONS:
         browser.show(section)
         assert browser.all(f"#{section} .plot svg, #{section} .note, #{section} .card")
-    assert browser.complaints() == []
+    assert browser.errors() == []
+
+
+def test_a_new_section_is_drawn(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_with_toy_section(tmp_path), "toy")
+    assert [tab.text for tab in browser.all("nav button")][1:4] == ["Training", "Toy section", "Classes"]
+    assert browser.text("#toy") == "Runs: first run"
+    for section in SECTIONS:
+        browser.show(section)
+    assert browser.errors() == []

@@ -26,7 +26,7 @@ QUICK = ["--steps", "12", "--batch-size", "8", "--mu", "1", "--network", "wrn-10
 @pytest.fixture(scope="module", autouse=True)
 def fast_maps() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rankingmatch.report.maps.embed", lambda vectors: vectors[:, :2])
+        patch.setattr("rankingmatch.report.sections.embedding.embed", lambda vectors: vectors[:, :2])
         yield
 
 
@@ -50,13 +50,19 @@ def content_of(page: Path) -> dict[str, Any]:
 
 def test_training_ends_with_a_page_that_agrees_with_the_result(finished: Path) -> None:
     content = content_of(finished / "report.html")
-    (run,) = content["runs"]
+    (run,), sections = content["runs"], content["sections"]
+    measured = sections["overview"]["runs"][0]["measured"]
     result = json.loads((finished / "result.json").read_text())
-    assert run["confusion"]["error"] == pytest.approx(result["test_error"])
-    assert run["confusion"]["images"] == 360
-    assert len(run["audit"]["rows"]) == run["unlabeledTotal"] > 1000
-    assert {panel["key"] for panel in content["panels"]} >= {"losses", "class_shares", "epoch_memory", "batch_seconds"}
-    assert content["notes"] == []
+    assert measured["error"] == pytest.approx(result["test_error"])
+    assert measured["images"] == 360
+    assert len(sections["pseudo_labels"]["runs"][0]["rows"]) == run["unlabeled"] > 1000
+    assert {panel["key"] for panel in sections["training"]["panels"]} >= {
+        "losses",
+        "class_shares",
+        "epoch_memory",
+        "batch_seconds",
+    }
+    assert sections["overview"]["notes"] == []
     assert (finished / "report.html").stat().st_size < 15e6
 
 
@@ -99,25 +105,25 @@ def test_figures_are_written_in_two_formats(copy: Path, tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     for name in ("losses", "confusion", "map_logits", "map_representations", "similarity_outputs", "batch_seconds"):
         assert {f"{name}.png", f"{name}.svg"} <= names
-    audit = content_of(copy / "report.html")["runs"][0]["audit"]
-    assert len(audit["rows"]) == 50
-    assert audit["total"] > 1000
+    (labels,) = content_of(copy / "report.html")["sections"]["pseudo_labels"]["runs"]
+    assert len(labels["rows"]) == 50
+    assert labels["total"] > 1000
 
 
 def test_a_run_under_way_shows_its_best_weights(copy: Path) -> None:
     for name in ("result.json", "model.safetensors"):
         (copy / name).unlink()
-    content = content_of(inspect.write_report([copy], audited=20))
-    assert "not finished: 12 of 12" in content["notes"][0]["text"]
-    assert "lowest validation error so far" in content["runs"][0]["weights"]
-    assert content["runs"][0]["confusion"] is not None
+    overview = content_of(inspect.write_report([copy], audited=20))["sections"]["overview"]
+    assert "not finished: 12 of 12" in overview["notes"][0]["text"]
+    assert "lowest validation error so far" in overview["runs"][0]["weights"]
+    assert overview["runs"][0]["measured"] is not None
 
 
 def test_a_run_that_has_only_begun_has_a_page(copy: Path) -> None:
     for name in ("result.json", "model.safetensors", "best.safetensors", "metrics.jsonl", "steps.csv"):
         (copy / name).unlink()
     content = content_of(inspect.write_report([copy]))
-    texts = " ".join(note["text"] for note in content["notes"])
+    texts = " ".join(note["text"] for note in content["sections"]["overview"]["notes"])
     assert "0 of 12" in texts
     assert "there is no model yet" in texts
 
@@ -127,7 +133,7 @@ def test_a_run_that_diverged_has_a_page_made_by_itself(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as left:
         main(["train", "digits", *QUICK, "--learning-rate", "1e30", "--out", str(run)])
     assert left.value.code == 1
-    assert "no longer finite" in content_of(run / "report.html")["notes"][0]["text"]
+    assert "no longer finite" in content_of(run / "report.html")["sections"]["overview"]["notes"][0]["text"]
 
 
 @pytest.mark.parametrize("keep_validation", [True, False])
@@ -142,8 +148,8 @@ def test_without_test_images_others_are_shown_and_named(
     monkeypatch.setattr(inspect, "load_split", load_split)
     content = content_of(inspect.write_report([copy], audited=30))
     part = "validation" if keep_validation else "unlabeled"
-    assert content["runs"][0]["part"] == part
-    assert any(f"{part} images are shown instead" in note["text"] for note in content["notes"])
+    assert content["sections"]["embedding"]["runs"][0]["subset"] == part
+    assert any(f"{part} images are shown instead" in note["text"] for note in content["sections"]["overview"]["notes"])
 
 
 def test_data_that_is_gone_leaves_the_curves(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +158,8 @@ def test_data_that_is_gone_leaves_the_curves(copy: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(inspect, "load_split", load_split)
     content = content_of(inspect.write_report([copy]))
-    assert "cannot be read (gone)" in content["notes"][0]["text"]
-    assert content["panels"]
+    assert "cannot be read (gone)" in content["sections"]["overview"]["notes"][0]["text"]
+    assert content["sections"]["training"]["panels"]
 
 
 def test_a_report_that_fails_does_not_spoil_the_run(
@@ -231,7 +237,7 @@ def test_outputs_are_those_of_the_model(finished: Path) -> None:
     model, _ = Run(finished).load_model(torch.device("cpu"))
     test = benchmark("digits").load().test
     assert test is not None
-    found = inspect.model_outputs(model, "test", test, torch.device("cpu"), np.arange(len(test)))
+    found = inspect.model_predictions(model, "test", test, torch.device("cpu"), np.arange(len(test)))
     with torch.no_grad():
         wanted = model(to_tensor(test.images, torch.device("cpu")))
     np.testing.assert_allclose(found.logits, wanted.logits.numpy(), atol=1e-4)

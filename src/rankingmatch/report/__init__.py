@@ -1,6 +1,17 @@
-"""From what is known of runs to one self-contained page, and to figures for a paper. Knows no torch."""
+"""Self-contained HTML reports of runs, and figures for a paper. Takes plain arrays; does not import torch."""
 
-from rankingmatch.report.assemble import page_content, render_page, runs_in_detail
-from rankingmatch.report.subject import Outputs, Status, Subject
+from rankingmatch.report.page import PageContent, page_content, render_page, runs_in_detail
+from rankingmatch.report.run_data import Predictions, RunData, Status
+from rankingmatch.report.section import ReportInput, Section
 
-__all__ = ["Outputs", "Status", "Subject", "page_content", "render_page", "runs_in_detail"]
+__all__ = [
+    "PageContent",
+    "Predictions",
+    "ReportInput",
+    "RunData",
+    "Section",
+    "Status",
+    "page_content",
+    "render_page",
+    "runs_in_detail",
+]

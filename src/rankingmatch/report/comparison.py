@@ -1,113 +1,119 @@
-"""Several runs side by side."""
+"""Comparisons of runs: which are folds of each other, and how their errors differ."""
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.report.classes import judge
-from rankingmatch.report.statistics import mean_and_interval, paired_difference
-from rankingmatch.report.subject import Status, Subject
+from rankingmatch.report.intervals import mean_and_interval, paired_difference
+from rankingmatch.report.prediction_metrics import prediction_metrics
+from rankingmatch.report.run_data import RunData
 
 BASELINE = "supervised"
 
 
-def run_rows(subjects: list[Subject]) -> list[dict[str, Any]]:
-    """A row of the comparison table for each run."""
-    return [
-        {
-            "name": subject.name,
-            "dataset": subject.dataset,
-            "method": subject.method,
-            "labels": subject.labels,
-            "seed": subject.seed,
-            "status": subject.status.value,
-            "step": subject.diverged_at if subject.status is Status.DIVERGED else subject.step,
-            "steps": subject.steps,
-            "testError": subject.test_error,
-            "valError": subject.val_error,
-            "seconds": subject.seconds,
-            "memory": max((line["memory"] for line in subject.history if "memory" in line), default=None),
-        }
-        for subject in subjects
-    ]
+class FoldDifference(TypedDict):
+    """A method's test error minus the baseline's, in percentage points."""
+
+    dataset: str
+    labels: int
+    method: str
+    baseline: str
+    folds: int
+    differences: dict[str, float]  # by seed
+    mean: float
+    half_width: float | None  # of the 95 % interval; None for one fold
 
 
-def grouped(subjects: list[Subject]) -> dict[tuple[str, str, int], list[Subject]]:
-    """Folds of the same dataset, method and labels together, in the order in which they come."""
-    groups: dict[tuple[str, str, int], list[Subject]] = {}
-    for subject in subjects:
-        groups.setdefault(subject.group, []).append(subject)
+class Gain(TypedDict):
+    """How much lower a run's error is than that of the supervised run with the same labels."""
+
+    points: float  # percentage points; positive is better than supervised
+    half_width: float | None  # of the 95 % interval; None if the runs were not evaluated on the same images
+    supervised_error: float
+
+
+def group_folds(runs: list[RunData]) -> dict[tuple[str, str, int], list[RunData]]:
+    """The runs by dataset, method and labels, in the order in which they are given."""
+    groups: dict[tuple[str, str, int], list[RunData]] = {}
+    for run in runs:
+        groups.setdefault(run.group, []).append(run)
     return groups
 
 
-def in_detail(subjects: list[Subject], most: int) -> list[int]:
-    """The places of the runs whose outputs are shown: the first fold of each group, at most so many."""
-    seen: set[tuple[str, str, int]] = set()
-    places = []
-    for place, subject in enumerate(subjects):
-        if subject.group not in seen:
-            seen.add(subject.group)
-            places.append(place)
-    return places[:most]
+def first_folds(runs: list[RunData], largest: int) -> list[int]:
+    """The index of the first run of each group, at most `largest` of them."""
+    first: dict[tuple[str, str, int], int] = {}
+    for index, run in enumerate(runs):
+        first.setdefault(run.group, index)
+    return list(first.values())[:largest]
 
 
-def fold_differences(subjects: list[Subject]) -> list[dict[str, Any]]:
-    """Each group's test error against the baseline's of the same dataset, labels and seeds.
+def fold_differences(runs: list[RunData]) -> list[FoldDifference]:
+    """Each group's test error minus the baseline's on the same dataset, labels and seeds.
 
-    The baseline is the supervised runs, or else the first group. A mean, and a 95 % interval over the folds.
+    The baseline is the supervised group, or the first group if there is none.
     """
-    rows: list[dict[str, Any]] = []
-    groups = grouped(subjects)
+    rows: list[FoldDifference] = []
+    groups = group_folds(runs)
     for (dataset, method, labels), folds in groups.items():
-        rivals = {key: runs for key, runs in groups.items() if (key[0], key[2]) == (dataset, labels)}
-        baseline = (dataset, BASELINE, labels) if (dataset, BASELINE, labels) in rivals else next(iter(rivals))
-        if len(rivals) < 2 or baseline == (dataset, method, labels):
+        comparable = [key for key in groups if (key[0], key[2]) == (dataset, labels)]
+        supervised = (dataset, BASELINE, labels)
+        baseline = supervised if supervised in comparable else comparable[0]
+        if baseline == (dataset, method, labels):
             continue
-        theirs = {run.seed: run.test_error for run in groups[baseline]}
-        gaps = {
-            run.seed: run.test_error - other
-            for run in folds
-            if run.test_error is not None and (other := theirs.get(run.seed)) is not None
-        }
-        if gaps:
-            mean, half = mean_and_interval(np.array(list(gaps.values())))
+        differences = _by_seed(folds, groups[baseline])
+        if differences:
+            mean, half_width = mean_and_interval(np.array(list(differences.values())))
             rows.append(
                 {
                     "dataset": dataset,
                     "labels": labels,
                     "method": method,
                     "baseline": baseline[1],
-                    "folds": len(gaps),
-                    "gaps": {str(seed): round(gap, 4) for seed, gap in gaps.items()},
+                    "folds": len(differences),
+                    "differences": {str(seed): round(value, 4) for seed, value in differences.items()},
                     "mean": mean,
-                    "half": half,
+                    "half_width": half_width,
                 }
             )
     return rows
 
 
-def gain_over_supervised(subject: Subject, subjects: list[Subject]) -> dict[str, Any] | None:
-    """How much lower a run's error is than that of labels alone: same dataset, labels, seed and test images."""
-    if subject.method == BASELINE:
+def _by_seed(folds: list[RunData], baseline: list[RunData]) -> dict[int, float]:
+    """Test error of each fold minus that of the baseline run with the same seed."""
+    errors = {run.seed: run.test_error for run in baseline}
+    return {
+        run.seed: run.test_error - other
+        for run in folds
+        if run.test_error is not None and (other := errors.get(run.seed)) is not None
+    }
+
+
+def gain_over_supervised(run: RunData, runs: list[RunData]) -> Gain | None:
+    """The gain over the supervised run with the same dataset, labels and seed; None if there is none."""
+    if run.method == BASELINE:
         return None
-    for other in subjects:
-        if (other.dataset, other.method, other.labels, other.seed) != (
-            subject.dataset,
-            BASELINE,
-            subject.labels,
-            subject.seed,
-        ):
-            continue
-        mine = judge(subject.judged) if subject.judged else None
-        theirs = judge(other.judged) if other.judged else None
-        if mine and theirs and len(mine.wrong) == len(theirs.wrong):
-            gain, half = paired_difference(theirs.wrong, mine.wrong)
-            return {"gain": gain, "half": half, "baseline": theirs.error, "name": other.name}
-        if subject.test_error is not None and other.test_error is not None:
-            return {
-                "gain": other.test_error - subject.test_error,
-                "half": None,
-                "baseline": other.test_error,
-                "name": other.name,
-            }
+    for other in runs:
+        if (*other.group, other.seed) == (run.dataset, BASELINE, run.labels, run.seed):
+            gain = _paired_gain(run, other) or _gain(run, other)
+            if gain is not None:
+                return gain
     return None
+
+
+def _paired_gain(run: RunData, supervised: RunData) -> Gain | None:
+    """The gain measured on the same images, if both runs have predictions for them."""
+    mine = prediction_metrics(run.judged) if run.judged else None
+    theirs = prediction_metrics(supervised.judged) if supervised.judged else None
+    if mine is None or theirs is None or len(mine.wrong) != len(theirs.wrong):
+        return None
+    points, half_width = paired_difference(theirs.wrong, mine.wrong)
+    return {"points": points, "half_width": half_width, "supervised_error": theirs.error}
+
+
+def _gain(run: RunData, supervised: RunData) -> Gain | None:
+    """The gain from the recorded test errors."""
+    if run.test_error is None or supervised.test_error is None:
+        return None
+    points = supervised.test_error - run.test_error
+    return {"points": points, "half_width": None, "supervised_error": supervised.test_error}

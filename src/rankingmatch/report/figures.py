@@ -1,114 +1,153 @@
-"""The page's figures as files for a paper, drawn with matplotlib from the same numbers."""
+"""The page's plots as files for a paper, drawn with matplotlib from the same numbers."""
 
 import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.report.comparison import FoldDifference
+from rankingmatch.report.curves import PanelData
+from rankingmatch.report.page import PageContent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__all__ = ["draw_figures", "require_plotting"]
 
 FORMATS = ("png", "svg")
 NAMED_CLASSES = 20  # with more classes their names are left out
 
 
 def require_plotting() -> None:
-    """Say how to get matplotlib if it is not there."""
+    """Check that matplotlib is installed.
+
+    Raises
+    ------
+    ConfigError
+        If it is not; the message says how to install it.
+    """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("--figures needs matplotlib: pip install 'rankingmatch[figures]'")
+        raise ConfigError(f"{setting('figures')} needs matplotlib: pip install 'rankingmatch[figures]'")
 
 
-def draw_figures(content: dict[str, Any], place: Path) -> list[Path]:
-    """Write every figure of a page into a folder; returns the files."""
-    files = []
-    for panel in [*content["panels"], *content["sharePanels"]]:
-        files += _draw(place, panel["key"], 1, lambda axes, panel=panel: _panel(axes[0], panel))
-    runs = [run for run in content["runs"] if run["detail"]]
-    judged = [run for run in runs if run.get("confusion")]
-    if judged:
-        files += _draw(place, "confusion", len(judged), lambda axes: _each(_confusion, axes, judged), 4.2)
-        files += _draw(place, "calibration", len(judged), lambda axes: _each(_calibration, axes, judged))
-    mapped = [run for run in runs if run.get("maps")]
-    for which in ("logits", "representations"):
-        here = [run for run in mapped if which in run["maps"]["maps"]]
-        if here:
-            files += _draw(place, f"map_{which}", len(here), lambda axes: _maps(axes, here, which), 4)  # noqa: B023
-    paired = [run for run in runs if run.get("pairs")]
-    for which in ("outputs", "representations"):
-        if paired:
-            files += _draw(place, f"similarity_{which}", len(paired), lambda axes: _pairs(axes, paired, which))  # noqa: B023
-    differences = (content["comparison"] or {}).get("differences")
+def draw_figures(content: PageContent, directory: Path) -> list[Path]:
+    """Write every plot of a page as PNG and SVG.
+
+    Parameters
+    ----------
+    content : PageContent
+        From `rankingmatch.report.page_content`.
+    directory : Path
+        An existing directory.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    sections = content["sections"]
+    figures = _Figures(content, directory)
+    for panel in sections["training"]["panels"]:
+        figures.draw(panel["key"], partial(_panel, panel=panel))
+    figures.draw_runs("confusion", sections["classes"]["runs"], _confusion, side=4.2)
+    figures.draw_runs("calibration", sections["classes"]["runs"], _calibration)
+    for kind in ("logits", "representations"):
+        runs = [run for run in sections["embedding"]["runs"] if kind in run["points"]]
+        figures.draw_runs(f"map_{kind}", runs, partial(_embedding, kind=kind), side=4)
+    for kind in ("outputs", "representations"):
+        figures.draw_runs(f"similarity_{kind}", sections["pairs"]["runs"], partial(_similarity, kind=kind))
+    differences = sections["overview"]["fold_differences"]
     if differences:
-        files += _draw(place, "differences", 1, lambda axes: _differences(axes[0], differences))
-    return files
+        figures.draw("differences", partial(_differences, rows=differences))
+    return figures.files
 
 
-def _draw(place: Path, name: str, count: int, fill: Any, side: float = 3.0) -> list[Path]:
-    from matplotlib.figure import Figure
+class _Figures:
+    """Writes figures into a directory and remembers the files."""
 
-    figure: Figure = Figure(figsize=((side + 1) * count, side), layout="constrained")
-    fill(list(figure.subplots(1, count, squeeze=False)[0]))
-    files = [place / f"{name}.{ending}" for ending in FORMATS]
-    for file in files:
-        figure.savefig(file, dpi=150)
-    return files
+    def __init__(self, content: PageContent, directory: Path) -> None:
+        self.runs = content["runs"]
+        self.directory = directory
+        self.files: list[Path] = []
+
+    def draw(self, name: str, *fill: "Callable[[Axes], None]", side: float = 3.0) -> None:
+        """Write a figure with one plot for each function."""
+        from matplotlib.figure import Figure
+
+        figure: Figure = Figure(figsize=((side + 1) * len(fill), side), layout="constrained")
+        for axes, fill_axes in zip(figure.subplots(1, len(fill), squeeze=False)[0], fill, strict=True):
+            fill_axes(axes)
+        for suffix in FORMATS:
+            self.files.append(self.directory / f"{name}.{suffix}")
+            figure.savefig(self.files[-1], dpi=150)
+
+    def draw_runs(
+        self,
+        name: str,
+        shown: Sequence[Mapping[str, Any]],
+        fill: "Callable[[Axes, Mapping[str, Any], list[str]], None]",
+        side: float = 3.0,
+    ) -> None:
+        """Write a figure with one plot for each run of a section, titled if there are several."""
+
+        def fill_run(axes: "Axes", run: Mapping[str, Any]) -> None:
+            header = self.runs[run["run"]]
+            fill(axes, run, [escape(name) for name in header["classes"]])
+            if len(shown) > 1:
+                axes.set_title(escape(header["name"]), fontsize=9)
+
+        if shown:
+            self.draw(name, *(partial(fill_run, run=run) for run in shown), side=side)
 
 
-def plain(text: str) -> str:
+def escape(text: str) -> str:
     """A name that matplotlib does not read as a formula."""
     return text.replace("\\", "\\\\").replace("$", r"\$")
-
-
-def _each(draw: Any, axes: "list[Axes]", runs: list[dict[str, Any]]) -> None:
-    for one, run in zip(axes, runs, strict=True):
-        draw(one, run)
-        if len(runs) > 1:
-            one.set_title(plain(run["name"]), fontsize=9)
 
 
 def _numbers(values: list[float | None]) -> np.ndarray:
     return np.array([np.nan if value is None else value for value in values], float)
 
 
-def _panel(axes: "Axes", panel: dict[str, Any]) -> None:
-    if panel["grid"]:
-        grid = np.stack([_numbers(row) for row in panel["grid"]])
-        x = panel["lines"][0]["x"]
-        image = axes.imshow(grid, aspect="auto", cmap="Blues", extent=(x[0], x[-1], len(grid) - 0.5, -0.5))
-        axes.figure.colorbar(image, ax=axes, label=panel["unit"])
+def _panel(axes: "Axes", panel: PanelData) -> None:
+    if panel["heat_map"]:
+        shares = np.stack([_numbers(row) for row in panel["heat_map"]])
+        x = panel["curves"][0]["x"]
+        image = axes.imshow(shares, aspect="auto", cmap="Blues", extent=(x[0], x[-1], len(shares) - 0.5, -0.5))
+        axes.figure.colorbar(image, ax=axes, label=panel["y_label"])
         axes.set_ylabel("class")
     else:
-        for line in panel["lines"]:
-            axes.plot(line["x"], _numbers(line["y"]), label=plain(line["name"]), linewidth=1.2)
-        axes.set_ylabel(panel["unit"])
+        for curve in panel["curves"]:
+            axes.plot(curve["x"], _numbers(curve["y"]), label=escape(curve["name"]), linewidth=1.2)
+        axes.set_ylabel(panel["y_label"])
         axes.grid(alpha=0.3)
-        if len(panel["lines"]) > 1:
+        if len(panel["curves"]) > 1:
             axes.legend(fontsize=7)
-    axes.set_title(plain(panel["title"]), fontsize=10)
-    axes.set_xlabel(panel["per"])
+    axes.set_title(escape(panel["title"]), fontsize=10)
+    axes.set_xlabel(panel["x_label"])
 
 
-def _confusion(axes: "Axes", run: dict[str, Any]) -> None:
-    counts = np.array(run["confusion"]["confusion"], float)
+def _confusion(axes: "Axes", run: Mapping[str, Any], names: list[str]) -> None:
+    counts = np.array(run["confusion"], float)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set_xlabel("predicted")
     axes.set_ylabel("true")
     if len(counts) <= NAMED_CLASSES:
-        names = [plain(name) for name in run["classes"]]
         axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
         axes.set_yticks(range(len(names)), names, fontsize=7)
         for (row, column), number in np.ndenumerate(counts):
             if number:
-                ink = "white" if shares[row, column] > 0.5 else "black"
-                axes.text(column, row, f"{number:.0f}", ha="center", va="center", fontsize=6, color=ink)
+                color = "white" if shares[row, column] > 0.5 else "black"
+                axes.text(column, row, f"{number:.0f}", ha="center", va="center", fontsize=6, color=color)
 
 
-def _calibration(axes: "Axes", run: dict[str, Any]) -> None:
-    bins = run["confusion"]["calibration"]
+def _calibration(axes: "Axes", run: Mapping[str, Any], _: list[str]) -> None:
+    bins = run["calibration"]
     axes.plot([0, 1], [0, 1], ":", color="gray", linewidth=1)
     axes.plot([one["confidence"] for one in bins], [one["accuracy"] for one in bins], "o-", markersize=4)
     axes.set_xlabel("confidence")
@@ -116,41 +155,36 @@ def _calibration(axes: "Axes", run: dict[str, Any]) -> None:
     axes.grid(alpha=0.3)
 
 
-def _maps(axes: "list[Axes]", runs: list[dict[str, Any]], which: str) -> None:
-    for one, run in zip(axes, runs, strict=True):
-        maps = run["maps"]
-        x, y = np.array(maps["maps"][which])
-        truth = np.array(maps["truth"])
-        labels = np.where(truth >= 0, truth, np.array(maps["predicted"]))
-        few = len(run["classes"]) <= NAMED_CLASSES
-        for label in np.unique(labels):
-            here = labels == label
-            colour = f"C{label}" if len(run["classes"]) <= 10 else None
-            one.scatter(x[here], y[here], s=4, color=colour, label=plain(run["classes"][label]), linewidths=0)
-        one.set_xticks([])
-        one.set_yticks([])
-        if few:
-            one.legend(fontsize=6, markerscale=3, loc="best")
-        one.set_title(plain(run["name"]) if len(runs) > 1 else which, fontsize=9)
+def _embedding(axes: "Axes", run: Mapping[str, Any], names: list[str], kind: str) -> None:
+    x, y = np.array(run["points"][kind])
+    truth = np.array(run["truth"])
+    labels = np.where(truth >= 0, truth, np.array(run["predicted"]))
+    for label in np.unique(labels):
+        of_class = labels == label
+        color = f"C{label}" if len(names) <= 10 else None
+        axes.scatter(x[of_class], y[of_class], s=4, color=color, label=names[label], linewidths=0)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if len(names) <= NAMED_CLASSES:
+        axes.legend(fontsize=6, markerscale=3, loc="best")
+    axes.set_title(kind, fontsize=9)
 
 
-def _pairs(axes: "list[Axes]", runs: list[dict[str, Any]], which: str) -> None:
-    for one, run in zip(axes, runs, strict=True):
-        values = run["pairs"][which]
-        edges = np.linspace(-1, 1, len(values["same"]) + 1)
-        for name, words in (("same", "pairs of a class"), ("other", "pairs of two classes")):
-            one.stairs(values[name], edges, fill=True, alpha=0.5, label=words)
-        one.set_xlabel(f"cosine similarity of {which}")
-        one.set_ylabel("% of pairs")
-        one.legend(fontsize=7)
-        if len(runs) > 1:
-            one.set_title(plain(run["name"]), fontsize=9)
+def _similarity(axes: "Axes", run: Mapping[str, Any], _: list[str], kind: str) -> None:
+    histogram = run[kind]
+    edges = np.linspace(-1, 1, len(histogram["same_class"]) + 1)
+    for key, label in (("same_class", "same class"), ("other_class", "different classes")):
+        axes.stairs(histogram[key], edges, fill=True, alpha=0.5, label=label)
+    axes.set_xlabel(f"cosine similarity of {kind}")
+    axes.set_ylabel("% of pairs")
+    axes.legend(fontsize=7)
 
 
-def _differences(axes: "Axes", rows: list[dict[str, Any]]) -> None:
-    names = [plain(f"{row['method']} − {row['baseline']}\n{row['dataset']}, {row['labels']} labels") for row in rows]
-    axes.errorbar([row["mean"] for row in rows], range(len(rows)), xerr=[row["half"] or 0 for row in rows], fmt="D")
+def _differences(axes: "Axes", rows: list[FoldDifference]) -> None:
+    names = [escape(f"{row['method']} − {row['baseline']}\n{row['dataset']}, {row['labels']} labels") for row in rows]
+    half_widths = [row["half_width"] or 0 for row in rows]
+    axes.errorbar([row["mean"] for row in rows], range(len(rows)), xerr=half_widths, fmt="D")
     axes.set_yticks(range(len(rows)), names, fontsize=7)
     axes.axvline(0, color="gray", linewidth=1)
     axes.invert_yaxis()
-    axes.set_xlabel("test error: difference in points")
+    axes.set_xlabel("test error: difference in percentage points")

@@ -17,7 +17,7 @@ from rankingmatch.data import Progress as LoadingProgress
 from rankingmatch.data import no_progress
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.job import Display, Job
-from rankingmatch.runs.predict import Predictions
+from rankingmatch.runs.predict import FilePredictions
 from rankingmatch.training.records import Metrics, Record
 
 __all__ = ["JsonLines", "LiveDisplay", "LogLines", "Silent", "choose_display"]
@@ -150,7 +150,7 @@ def loading_progress(*, quiet: bool = False) -> Iterator[LoadingProgress]:
         yield show
 
 
-def prediction_progress(batches: Iterable[Predictions], total: Callable[[], int | None]) -> Iterator[Predictions]:
+def prediction_progress(batches: Iterable[FilePredictions], total: Callable[[], int | None]) -> Iterator[FilePredictions]:
     """Pass predictions on, with a progress bar if standard error is a terminal; `total` is called only then."""
     console = Console(stderr=True)
     if not console.is_terminal:

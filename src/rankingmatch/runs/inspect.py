@@ -18,9 +18,9 @@ from rankingmatch.data import Images, Source, Split
 from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError, setting
 from rankingmatch.runs.job import Job, load_split
 from rankingmatch.networks import Classifier, predict_logits_and_features
-from rankingmatch.report import Outputs, Status, Subject, page_content, render_page, runs_in_detail
+from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
-from rankingmatch.report.maps import sample
+from rankingmatch.report.sampling import sample
 from rankingmatch.runs.directory import Run
 
 __all__ = ["write_job_report", "write_report"]
@@ -64,10 +64,10 @@ def write_report(
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
-    subjects = _with_names([_recorded(run) for run in runs])
-    for index in runs_in_detail(subjects):
-        subjects[index] = _with_outputs(runs[index], subjects[index], device, audited)
-    content = page_content(subjects)
+    runs_data = _with_names([_recorded(run) for run in runs])
+    for index in runs_in_detail(runs_data):
+        runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
+    content = page_content(runs_data)
     if figures is not None:
         figures.mkdir(exist_ok=True)
         draw_figures(content, figures)
@@ -81,40 +81,40 @@ def write_job_report(job: Job) -> None:
     A failure is only logged: it must not spoil the run.
     """
     try:
-        subject = _with_split(_recorded(job.run, job.plan.source), job.split)
-        if subject.status is Status.FINISHED:
-            subject = _with_predictions(subject, job.split, job.state.ema, _last_weights(subject), AUDITED)
+        data = _with_split(_recorded(job.run, job.plan.source), job.split)
+        if data.status is Status.FINISHED:
+            data = _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
         else:
-            subject = _with_saved_model(job.run, subject, job.split, job.state.device, AUDITED)
-        write_atomically(job.run.report_path, render_page(page_content([subject])).encode())
+            data = _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
+        write_atomically(job.run.report_path, render_page(page_content([data])).encode())
     except (RankingMatchError, OSError) as error:
         log.warning("no report was written (%s)", error)
 
 
-def _with_names(subjects: list[Subject]) -> list[Subject]:
+def _with_names(runs_data: list[RunData]) -> list[RunData]:
     """The runs, each named by its method and by what else differs; by its directory where that is not enough."""
     parts = [
-        [subject.method for subject in subjects],
-        [subject.dataset for subject in subjects],
-        [f"{subject.labels} labels" for subject in subjects],
-        [f"seed {subject.seed}" for subject in subjects],
+        [data.method for data in runs_data],
+        [data.dataset for data in runs_data],
+        [f"{data.labels} labels" for data in runs_data],
+        [f"seed {data.seed}" for data in runs_data],
     ]
     differing = [parts[0], *(part for part in parts[1:] if len(set(part)) > 1)]
     names = [", ".join(name) for name in zip(*differing, strict=True)]
-    for other in ([subject.place for subject in subjects], [str(number + 1) for number in range(len(subjects))]):
+    for other in ([data.place for data in runs_data], [str(number + 1) for number in range(len(runs_data))]):
         if len(set(names)) < len(names):
             names = other if len(set(other)) == len(other) else names
-    return [replace(subject, name=name) for subject, name in zip(subjects, names, strict=True)]
+    return [replace(data, name=name) for data, name in zip(runs_data, names, strict=True)]
 
 
-def _recorded(run: Run, source: Source | None = None) -> Subject:
+def _recorded(run: Run, source: Source | None = None) -> RunData:
     """What a run directory has recorded, without its model."""
     config, result, history = run.config(), run.result(), run.history()
     last: dict[str, Any] = history[-1] if history else {}
     status = Status.UNDER_WAY
     if result is not None:
         status = Status.FINISHED if result.diverged_at is None else Status.DIVERGED
-    return Subject(
+    return RunData(
         name=config.method,
         place=run.path.resolve().name,
         dataset=config.dataset,
@@ -149,78 +149,78 @@ def _settings(config: Config) -> dict[str, Any]:
     }
 
 
-def _with_outputs(run: Run, subject: Subject, device: str | None, audited: int) -> Subject:
+def _with_loaded_model(run: Run, data: RunData, device: str | None, audited: int) -> RunData:
     """The run with the predictions of its saved model; with a note if the model or the data is missing."""
     config = run.config()
     try:
         split = load_split(plan_of(config))
     except (DataError, ConfigError) as error:
-        classes = tuple(map(str, range(_class_count(subject))))
-        return _noted(replace(subject, classes=classes), f"The images cannot be read ({error}).")
-    return _with_saved_model(run, _with_split(subject, split), split, config.device(device), audited)
+        classes = tuple(map(str, range(_class_count(data))))
+        return _noted(replace(data, classes=classes), f"The images cannot be read ({error}).")
+    return _with_saved_model(run, _with_split(data, split), split, config.device(device), audited)
 
 
-def _with_split(subject: Subject, split: Split) -> Subject:
-    return replace(subject, classes=split.classes, unlabeled_total=len(split.unlabeled_rows))
+def _with_split(data: RunData, split: Split) -> RunData:
+    return replace(data, classes=split.classes, unlabeled_total=len(split.unlabeled_rows))
 
 
-def _with_saved_model(run: Run, subject: Subject, split: Split, device: torch.device, audited: int) -> Subject:
+def _with_saved_model(run: Run, data: RunData, split: Split, device: torch.device, audited: int) -> RunData:
     try:
-        model, info, weights = _load_model(run, subject, device)
+        model, info, weights = _load_model(run, data, device)
     except RankingMatchError as error:
-        return _noted(subject, f"The predictions cannot be shown: {error}.")
+        return _noted(data, f"The predictions cannot be shown: {error}.")
     if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
-        return _noted(subject, "The predictions cannot be shown: the dataset has changed since training.")
-    return _with_predictions(subject, split, model, weights, audited)
+        return _noted(data, "The predictions cannot be shown: the dataset has changed since training.")
+    return _with_predictions(data, split, model, weights, audited)
 
 
-def _with_predictions(subject: Subject, split: Split, model: Classifier, weights: str, audited: int) -> Subject:
+def _with_predictions(data: RunData, split: Split, model: Classifier, weights: str, audited: int) -> RunData:
     """The run with the predictions of a model for test (or validation) and unlabeled images."""
     device = model.mean.device
-    judged = _evaluated_outputs(model, split, device)
+    judged = _evaluated_predictions(model, split, device)
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
     unlabeled = None
     if len(rows):
-        unlabeled = model_outputs(model, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
+        unlabeled = model_predictions(model, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
     if judged is None:
-        subject = _noted(subject, "There are no test images: unlabeled images are shown instead.")
+        data = _noted(data, "There are no test images: unlabeled images are shown instead.")
     elif judged.part == "validation":
-        subject = _noted(subject, "There are no test images: validation images are shown instead.")
-    return replace(subject, judged=judged or unlabeled, unlabeled=unlabeled, weights=weights)
+        data = _noted(data, "There are no test images: validation images are shown instead.")
+    return replace(data, judged=judged or unlabeled, unlabeled=unlabeled, weights=weights)
 
 
-def _noted(subject: Subject, note: str) -> Subject:
-    return replace(subject, notes=(*subject.notes, note))
+def _noted(data: RunData, note: str) -> RunData:
+    return replace(data, notes=(*data.notes, note))
 
 
-def _class_count(subject: Subject) -> int:
-    return max((len(line.get("class_shares") or ()) for line in subject.history), default=0)
+def _class_count(data: RunData) -> int:
+    return max((len(line.get("class_shares") or ()) for line in data.history), default=0)
 
 
-def _last_weights(subject: Subject) -> str:
-    return f"the averaged weights of step {subject.step:,}, the last"
+def _last_weights(data: RunData) -> str:
+    return f"the averaged weights of step {data.step:,}, the last"
 
 
-def _load_model(run: Run, subject: Subject, device: torch.device) -> tuple[Classifier, ModelInfo, str]:
+def _load_model(run: Run, data: RunData, device: torch.device) -> tuple[Classifier, ModelInfo, str]:
     """The final model, or of an unfinished run the best one so far, and a description of its weights."""
-    if subject.status is Status.FINISHED:
-        return *run.load_model(device), _last_weights(subject)
+    if data.status is Status.FINISHED:
+        return *run.load_model(device), _last_weights(data)
     if not run.best_path.exists():
         raise RunError("there is no model yet")
-    best = max((line["step"] for line in subject.history if line.get("best")), default=0)
+    best = max((line["step"] for line in data.history if line.get("best")), default=0)
     description = f"the averaged weights with the lowest validation error so far, of step {best:,}"
     return *load_model(run.best_path, device), description
 
 
-def _evaluated_outputs(model: nn.Module, split: Split, device: torch.device) -> Outputs | None:
-    """The outputs for test images, or for validation images if there are no test images."""
+def _evaluated_predictions(model: nn.Module, split: Split, device: torch.device) -> Predictions | None:
+    """The predictions for test images, or for validation images if there are no test images."""
     for part, images in (("test", split.test), ("validation", split.validation)):
         if images is not None and len(images):
-            return model_outputs(model, part, images, device, np.arange(len(images)))
+            return model_predictions(model, part, images, device, np.arange(len(images)))
     return None
 
 
-def model_outputs(model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray) -> Outputs:
-    """The outputs of a model for images, as arrays."""
+def model_predictions(model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray) -> Predictions:
+    """The predictions of a model for images, as arrays."""
     logits, features = predict_logits_and_features(model, images.images, device)
-    return Outputs(part, images.images, rows, images.labels, logits, features)
+    return Predictions(part, images.images, rows, images.labels, logits, features)

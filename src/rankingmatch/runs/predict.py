@@ -1,4 +1,4 @@
-"""Predictions for any number of image files: decode_files, predicted and written batch by batch."""
+"""FilePredictions for any number of image files: decode_files, predicted and written batch by batch."""
 
 import csv
 import json
@@ -18,13 +18,13 @@ from rankingmatch.data import decode_files, first_few, images_below, printable
 from rankingmatch.core.errors import ConfigError, DataError, setting
 from rankingmatch.networks import predict_probabilities
 
-__all__ = ["Predictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
+__all__ = ["FilePredictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
 
 Writer = Callable[[str, np.ndarray], None]  # takes a file and its (classes,) probabilities
 
 
-class Predictions(NamedTuple):
-    """Predictions for a batch of files.
+class FilePredictions(NamedTuple):
+    """FilePredictions for a batch of files.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Predictions(NamedTuple):
 
 def predict_files(
     model: nn.Module, info: ModelInfo, files: Iterable[str], device: torch.device
-) -> Iterator[Predictions]:
+) -> Iterator[FilePredictions]:
     """Predict image files in order, batch by batch.
 
     Parameters
@@ -59,7 +59,7 @@ def predict_files(
         probabilities = np.empty((0, len(info.classes)), np.float32)
         if chunk.files:
             probabilities = predict_probabilities(model, chunk.images, device)
-        yield Predictions(chunk.files, probabilities, chunk.bad)
+        yield FilePredictions(chunk.files, probabilities, chunk.bad)
 
 
 def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Iterator[str]:
@@ -85,7 +85,7 @@ def read_names(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
         yield os.fsdecode(rest)
 
 
-def write_predictions(batches: Iterable[Predictions], writers: Iterable[Writer]) -> tuple[int, list[tuple[str, str]]]:
+def write_predictions(batches: Iterable[FilePredictions], writers: Iterable[Writer]) -> tuple[int, list[tuple[str, str]]]:
     """Pass every prediction to every writer; returns the number of images, and the skipped files with the reasons.
 
     Raises DataError if more than half of the files are skipped.

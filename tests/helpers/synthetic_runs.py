@@ -1,28 +1,30 @@
-"""Runs made of numbers alone, for the report, which knows no others."""
+"""Synthetic runs for tests of the report."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from rankingmatch.report import Outputs, Status, Subject
+from rankingmatch.report import Predictions, RunData, Status
 
-NASTY = "<img src=x onerror=alert(1)>"
+HTML_NAME = "<img src=x onerror=alert(1)>"
 
 
-def made_outputs(part: str = "test", count: int = 60, classes: int = 3, side: int = 8, seed: int = 0) -> Outputs:
-    """Outputs that are right for most images and sure of most, with features around their class."""
+def make_predictions(
+    part: str = "test", count: int = 60, classes: int = 3, side: int = 8, seed: int = 0
+) -> Predictions:
+    """Predictions that are mostly correct and confident, with features that cluster by class."""
     rng = np.random.default_rng(seed)
     truth = np.arange(count) % classes
-    believed = np.where(rng.random(count) < 0.8, truth, rng.integers(0, classes, count))
-    logits = rng.normal(0, 1, (count, classes)) + 4 * np.eye(classes)[believed]
+    predicted = np.where(rng.random(count) < 0.8, truth, rng.integers(0, classes, count))
+    logits = rng.normal(0, 1, (count, classes)) + 4 * np.eye(classes)[predicted]
     features = rng.normal(0, 1, (count, 16)) + 3 * rng.normal(0, 1, (classes, 16))[truth]
     images = (rng.integers(0, 60, (count, side, side, 3)) + 180 * truth[:, None, None, None] / classes).astype(np.uint8)
-    return Outputs(part, images, np.arange(count), truth, logits, features)
+    return Predictions(part, images, np.arange(count), truth, logits, features)
 
 
-def made_history(evaluations: int = 5, classes: int = 3, **changed: Any) -> list[dict[str, Any]]:
-    """Lines of a metrics.jsonl."""
+def make_history(evaluations: int = 5, classes: int = 3, **changed: Any) -> list[dict[str, Any]]:
+    """Rows of a metrics.jsonl."""
     return [
         {
             "step": 10 * number,
@@ -45,10 +47,10 @@ def made_history(evaluations: int = 5, classes: int = 3, **changed: Any) -> list
     ]
 
 
-def made_subject(classes: int = 3, **changed: Any) -> Subject:
-    """A finished run of `classes` classes, the first with a name that wants to be HTML."""
-    names = (NASTY, *(f"class {number}" for number in range(1, classes)))
-    subject = Subject(
+def make_run(classes: int = 3, **changed: Any) -> RunData:
+    """A finished run of this many classes, the first with a name that is HTML."""
+    names = (HTML_NAME, *(f"class {number}" for number in range(1, classes)))
+    run = RunData(
         name="rankingmatch-bm",
         dataset="made",
         method="rankingmatch-bm",
@@ -61,9 +63,9 @@ def made_subject(classes: int = 3, **changed: Any) -> Subject:
         command="rankingmatch train made --labels 12",
         environment={"torch": "2"},
         settings={"threshold": 0.95},
-        history=made_history(classes=classes),
-        judged=made_outputs(classes=classes, count=max(60, classes)),
-        unlabeled=made_outputs("unlabeled", 150, classes=classes, seed=1),
+        history=make_history(classes=classes),
+        judged=make_predictions(classes=classes, count=max(60, classes)),
+        unlabeled=make_predictions("unlabeled", 150, classes=classes, seed=1),
         unlabeled_total=150,
         weights="the averaged weights of step 50, the last",
         threshold=0.95,
@@ -71,8 +73,8 @@ def made_subject(classes: int = 3, **changed: Any) -> Subject:
         val_error=10.0,
         seconds=10.0,
     )
-    return replace(subject, **changed)
+    return replace(run, **changed)
 
 
-def without_truth(outputs: Outputs) -> Outputs:
-    return replace(outputs, truth=np.full_like(outputs.truth, -1))
+def without_truth(predictions: Predictions) -> Predictions:
+    return replace(predictions, truth=np.full_like(predictions.truth, -1))

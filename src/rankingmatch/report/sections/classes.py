@@ -1,0 +1,120 @@
+"""Classes: confusion matrix, calibration, error by class, and the most confident mistakes."""
+
+from typing import TypedDict
+
+import numpy as np
+
+from rankingmatch.report.prediction_metrics import CalibrationBin, prediction_metrics
+from rankingmatch.report.run_data import Predictions
+from rankingmatch.report.section import ReportInput, Section
+from rankingmatch.report.thumbnails import Sprite
+
+MISTAKES = 60  # thumbnails of mistakes
+
+
+class ClassRow(TypedDict):
+    """One class in the table; percentages are None where there is nothing to divide by."""
+
+    label: int
+    images: int
+    error: float | None
+    precision: float | None
+    confused_with: list[tuple[int, int]]  # (class, images): the most frequent wrong predictions
+
+
+class Mistake(TypedDict):
+    """A wrong prediction."""
+
+    thumbnail: int
+    row: int
+    truth: int
+    predicted: int
+    confidence: float
+
+
+class ClassesOfRun(TypedDict):
+    """What is shown of one run."""
+
+    run: int
+    subset: str
+    sprite: str
+    images: int
+    calibration_error: float
+    confusion: list[list[int]]
+    classes: list[ClassRow]
+    calibration: list[CalibrationBin]
+    mistakes: list[Mistake]
+    mistake_count: int
+
+
+class ClassesData(TypedDict):
+    """What classes.js draws; without runs that have no model or no labels."""
+
+    runs: list[ClassesOfRun]
+
+
+def classes_data(report: ReportInput) -> ClassesData:
+    """Confusion, calibration and mistakes of each detailed run whose labels are known."""
+    runs = []
+    for index, run in report.detailed_runs():
+        if run.judged is not None:
+            shown = classes_of_run(index, run.judged, *report.sprite(run, run.judged))
+            runs += [shown] if shown else []
+    return {"runs": runs}
+
+
+def classes_of_run(index: int, predictions: Predictions, key: str, sprite: Sprite) -> ClassesOfRun | None:
+    """What is shown of one run; None if no label is known."""
+    metrics = prediction_metrics(predictions)
+    if metrics is None:
+        return None
+    return {
+        "run": index,
+        "subset": predictions.part,
+        "sprite": key,
+        "images": metrics.count,
+        "calibration_error": metrics.calibration_error,
+        "confusion": metrics.confusion.tolist(),
+        "classes": class_rows(metrics.confusion),
+        "calibration": metrics.bins,
+        "mistakes": most_confident_mistakes(predictions, sprite),
+        "mistake_count": int(metrics.wrong.sum()),
+    }
+
+
+def class_rows(confusion: np.ndarray) -> list[ClassRow]:
+    """A row for each class: images, error and precision in percent, and the classes it is most often confused with."""
+    rows: list[ClassRow] = []
+    for label, counts in enumerate(confusion):
+        images, predicted, correct = int(counts.sum()), int(confusion[:, label].sum()), int(counts[label])
+        others = [int(other) for other in np.argsort(-counts, kind="stable") if other != label and counts[other]]
+        rows.append(
+            {
+                "label": label,
+                "images": images,
+                "error": round(100 * (1 - correct / images), 2) if images else None,
+                "precision": round(100 * correct / predicted, 2) if predicted else None,
+                "confused_with": [(other, int(counts[other])) for other in others[:3]],
+            }
+        )
+    return rows
+
+
+def most_confident_mistakes(predictions: Predictions, sprite: Sprite) -> list[Mistake]:
+    """The wrong predictions with the highest confidence, in descending order."""
+    wrong = np.flatnonzero(predictions.wrong)
+    predicted, confidence = predictions.predicted, predictions.confidence
+    chosen = wrong[np.argsort(-confidence[wrong], kind="stable")][:MISTAKES]
+    return [
+        {
+            "thumbnail": sprite.add(int(predictions.rows[i]), predictions.images[i]),
+            "row": int(predictions.rows[i]),
+            "truth": int(predictions.truth[i]),
+            "predicted": int(predicted[i]),
+            "confidence": round(float(confidence[i]), 4),
+        }
+        for i in chosen
+    ]
+
+
+SECTION = Section("classes", "Classes", classes_data)

@@ -1,0 +1,92 @@
+"""Embedding: t-SNE of logits and of representations, as in the paper's Figures 2, 5, 6, 8 and 10."""
+
+from typing import TypedDict
+
+import numpy as np
+
+from rankingmatch.report.prediction_metrics import prediction_metrics
+from rankingmatch.report.run_data import Predictions
+from rankingmatch.report.sampling import sample
+from rankingmatch.report.section import ReportInput, Section
+from rankingmatch.report.thumbnails import Sprite
+
+FEWEST_IMAGES = 10  # t-SNE of fewer images shows nothing
+POINTS = {1: 2000, 2: 1500}  # most points of each plot, by the number of detailed runs
+POINTS_OF_MANY_RUNS = 1000
+
+
+class EmbeddingOfRun(TypedDict):
+    """What is shown of one run; lists have one entry for each point."""
+
+    run: int
+    subset: str
+    sprite: str
+    error: float | None  # percent
+    total: int  # images of which the points are a sample
+    rows: list[int]
+    thumbnails: list[int]
+    truth: list[int]  # -1 where unknown
+    predicted: list[int]
+    confidence: list[float]
+    points: dict[str, list[list[float]]]  # "logits" and "representations" → [x, y]
+
+
+class EmbeddingData(TypedDict):
+    """What embedding.js draws; without runs that have no model or too few images."""
+
+    runs: list[EmbeddingOfRun]
+
+
+def embedding_data(report: ReportInput) -> EmbeddingData:
+    """t-SNE of each detailed run."""
+    points = POINTS.get(len(report.detailed), POINTS_OF_MANY_RUNS)
+    runs = []
+    for index, run in report.detailed_runs():
+        if run.judged is not None and min(len(run.judged), points) >= FEWEST_IMAGES:
+            runs.append(embedding_of_run(index, run.judged, *report.sprite(run, run.judged), points))
+    return {"runs": runs}
+
+
+def embedding_of_run(index: int, predictions: Predictions, key: str, sprite: Sprite, points: int) -> EmbeddingOfRun:
+    """t-SNE of at most `points` images of one run."""
+    chosen = predictions.take(sample(len(predictions), points))
+    vectors = {"logits": chosen.logits}
+    if chosen.features is not None:
+        vectors["representations"] = chosen.features
+    metrics = prediction_metrics(predictions)
+    return {
+        "run": index,
+        "subset": predictions.part,
+        "sprite": key,
+        "error": metrics.error if metrics else None,
+        "total": len(predictions),
+        "rows": chosen.rows.tolist(),
+        "thumbnails": sprite.add_all(chosen.rows, chosen.images),
+        "truth": chosen.truth.tolist(),
+        "predicted": chosen.predicted.tolist(),
+        "confidence": np.round(chosen.confidence, 3).tolist(),
+        "points": {name: np.round(embed(values), 2).T.tolist() for name, values in vectors.items()},
+    }
+
+
+def embed(vectors: np.ndarray) -> np.ndarray:
+    """(n, 2) t-SNE of (n, d) vectors; the same every time."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    vectors = np.asarray(vectors, np.float64)
+    vectors = (vectors - vectors.mean(0)).astype(np.float32)
+    # A little noise keeps PCA and distances defined when all vectors are equal.
+    spread = float(vectors.std()) or 1.0
+    vectors = vectors + 1e-6 * spread * np.random.default_rng(0).standard_normal(vectors.shape).astype(np.float32)
+    if vectors.shape[1] > 50:
+        vectors = PCA(50, random_state=0).fit_transform(vectors) if len(vectors) > 50 else vectors
+    start = PCA(min(2, vectors.shape[1]), random_state=0).fit_transform(vectors)
+    start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
+    start = (start / (start[:, 0].std() or 1.0) * 1e-4).astype(np.float32)
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    tsne = TSNE(2, perplexity=perplexity, init=start, learning_rate="auto", max_iter=750, random_state=0)
+    return np.asarray(tsne.fit_transform(vectors))
+
+
+SECTION = Section("embedding", "Embedding", embedding_data)

@@ -1,0 +1,119 @@
+"""A section's Python module and its JavaScript module agree on what passes between them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+from contracts import jsdoc_name, mismatches, typed_dicts, typedefs
+from synthetic_runs import make_history, make_predictions, make_run, without_truth
+from toy_section import page_with_toy_section
+
+from rankingmatch.report import PageContent, Section, Status, page_content
+from rankingmatch.report.page import PAGE_FILES, SHARED_SCRIPTS
+from rankingmatch.report.sections import SECTION_NAMES, embedding, load_sections
+
+SECTIONS = load_sections()
+SHARED = typedefs("\n".join((PAGE_FILES / name).read_text() for name in SHARED_SCRIPTS))
+MEASURED = np.stack([np.arange(1, 9), np.full(8, 0.01), np.full(8, 2**21)], 1)
+OLD = [{"step": 10, "seconds": 2.0, "loss_total": 1.0, "test_error": 50.0}]  # keys that every version has written
+FOLDS = [
+    make_run(name=f"{method} {seed}", method=method, seed=seed, test_error=20.0 + seed)
+    for method in ("supervised", "rankingmatch-bm")
+    for seed in (0, 1)
+]
+PAGES: dict[str, list[Any]] = {
+    "finished": [make_run(step_costs=MEASURED)],
+    "many classes": [make_run(classes=30)],
+    "under way, nothing yet": [make_run(status=Status.UNDER_WAY, history=[], judged=None, unlabeled=None)],
+    "diverged": [make_run(status=Status.DIVERGED, diverged_at=7, diverged_part="total", judged=None)],
+    "old": [make_run(history=OLD, test_error=None, val_error=None, seconds=None, threshold=None)],
+    "no labels": [make_run(judged=without_truth(make_predictions()), history=make_history(test_error=None))],
+    "no representations": [make_run(judged=replace(make_predictions(), features=None))],
+    "folds": FOLDS,
+}
+
+
+@pytest.fixture(autouse=True)
+def fast_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "embed", lambda vectors: vectors[:, :2])
+
+
+def contract(section: Section) -> Any:
+    return get_type_hints(section.build)["return"]
+
+
+@pytest.mark.parametrize("case", PAGES)
+def test_every_section_builds_what_its_contract_says(case: str) -> None:
+    content = page_content(PAGES[case])
+    assert mismatches(content, PageContent) == []
+    for section in SECTIONS:
+        assert mismatches(content["sections"][section.key], contract(section), section.key) == []
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=SECTION_NAMES)
+def test_the_javascript_module_documents_the_same_contract(section: Section) -> None:
+    own = typedefs((PAGE_FILES / "sections" / f"{section.key}.js").read_text())
+    built = typed_dicts(contract(section))
+    assert {**own, **{name: SHARED[name] for name in built if name in SHARED}} == built
+
+
+def test_the_shared_scripts_document_what_every_section_gets() -> None:
+    page = typed_dicts(PageContent)
+    assert {name: SHARED.get(name) for name in page} == page
+
+
+def test_every_module_of_a_section_is_listed_and_has_its_counterpart() -> None:
+    python = {path.stem for path in Path(embedding.__file__).parent.glob("[!_]*.py")}
+    javascript = {path.stem for path in (PAGE_FILES / "sections").glob("*.js")}
+    assert python == javascript == set(SECTION_NAMES)
+    assert [section.key for section in SECTIONS] == SECTION_NAMES
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        ({"text": 1, "status": "", "names": []}, "Note", ["value.text: 1 is not <class 'str'>"]),
+        ({"text": "", "status": ""}, "Note", ["value: keys differ: ['names']"]),
+        ({"text": "", "status": "", "names": [], "more": 1}, "Note", ["value: keys differ: ['more']"]),
+        ({"text": "", "status": "", "names": ["a", None]}, "Note", ["value.names[1]: None is not <class 'str'>"]),
+        (None, "Note", ["value: None is not <class 'rankingmatch.report.notes.Note'>"]),
+    ],
+)
+def test_the_checker_finds_what_does_not_fit(value: Any, kind: str, expected: list[str]) -> None:
+    from rankingmatch.report import notes
+
+    assert mismatches(value, getattr(notes, kind)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "fits"),
+    [
+        (1, float, True),
+        (True, int, False),
+        (None, float | None, True),
+        ("1", float | None, False),
+        ((1, 2), tuple[int, int], True),
+        ((1, 2, 3), tuple[int, int], False),
+        ([[1.0, None]], list[list[float | None]], True),
+        ({"a": "b"}, dict[str, float], False),
+        (np.float64(1), int, False),
+    ],
+)
+def test_the_checker_knows_types(value: Any, kind: Any, fits: bool) -> None:
+    assert (mismatches(value, kind) == []) == fits
+
+
+def test_types_are_written_as_jsdoc_writes_them() -> None:
+    kinds = [int | None, list[float | None], tuple[int, float], dict[str, list[str]], list[tuple[int, int]]]
+    names = ["number|null", "(number|null)[]", "[number, number]", "Object<string, string[]>", "[number, number][]"]
+    assert [jsdoc_name(kind) for kind in kinds] == names
+
+
+def test_a_new_section_is_two_files_and_a_line(tmp_path: Path) -> None:
+    page = page_with_toy_section(tmp_path).read_text()
+    tabs = [page.index(f'aria-controls="{key}"') for key in ("overview", "training", "toy", "classes")]
+    assert tabs == sorted(tabs)
+    assert '<section id="toy"' in page
+    assert '"toy":{"names":["first run"]}' in page

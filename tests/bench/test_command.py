@@ -42,6 +42,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_several_at_a_time_give_the_identical_runs(once: Path, tmp_path: Path) -> None:
     outcome = run_recipe(RECIPE, out=tmp_path, jobs=2)
     assert len(outcome.results) == 4
@@ -81,6 +82,7 @@ def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path:
     assert models(tmp_path) == models(once)
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
     with pytest.raises(RankingMatchError, match=r"--split .*nowhere.json cannot be read"):

@@ -14,6 +14,8 @@ from rankingmatch.cli import main
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import begin, work
 
+pytestmark = pytest.mark.slow
+
 STEPS = 40
 QUICK = ["--steps", str(STEPS), "--batch-size", "8", "--mu", "2", "--network", "own_network:GroupNormNetwork"]
 QUICK += ["--method", "fixmatch-cta", "--threshold", "0.3", "--threads", "1", "--evaluate-every", "4", "--no-report"]

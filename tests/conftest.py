@@ -32,6 +32,7 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[_DESELECTED_SLOW] = max(count, node.config.stash.get(_DESELECTED_SLOW, 0))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say at the end what was left out."""
     if count := terminalreporter.config.stash.get(_DESELECTED_SLOW, 0):

@@ -27,6 +27,7 @@ _CONTEXT.set_forkserver_preload(
         "rankingmatch.runs.display",
         "rankingmatch.runs.inspect",
         "sklearn.datasets",
+        "torch._dynamo",  # what the first step of an optimizer imports
     ]
 )
 

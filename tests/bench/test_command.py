@@ -104,9 +104,20 @@ def test_a_scale_has_a_place_of_its_own(once: Path) -> None:
 # --- what it costs ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs whose steps are measured, one process for each."""
+    out = tmp_path_factory.mktemp("measured")
+    run_recipe(costs_recipe("epoch"), out=out)
+    return out
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("per", "count"), [("epoch", 2), ("batch", 4)])
-def test_time_and_memory_are_measured_per_epoch_and_per_batch(per: str, count: int, tmp_path: Path) -> None:
-    outcome = run_recipe(costs_recipe(per), out=tmp_path)
+def test_time_and_memory_are_measured_per_epoch_and_per_batch(
+    per: str, count: int, measured: Path, tmp_path: Path
+) -> None:
+    outcome = run_recipe(costs_recipe(per), out=measured)
     seconds, memory = outcome.tables
     assert seconds.rows[0].paper == ("1.0",)
     costs = outcome.runs[0].step_costs()

@@ -3,16 +3,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test fuzz crash lint format docs package results bench performance figure clean
+.PHONY: demo test test-all fuzz crash lint format docs package results bench performance figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
 
-test: $(READY)  ## the test suite
-	$(BIN)/python -m pytest
+test: $(READY)  ## the test suite without the slow tests
+	$(PYTEST) -m "not slow"
+
+test-all: $(READY)  ## the whole test suite
+	$(PYTEST)
 
 fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
 	$(BIN)/python tests/helpers/fuzzing.py --files 10000

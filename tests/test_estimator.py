@@ -68,6 +68,7 @@ def test_the_estimator_says_that_it_takes_no_tables() -> None:
 # --- learning ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_learns_the_digits_from_forty_labels_better_than_from_these_alone() -> None:
     digits = benchmark("digits").load()
     assert digits.test is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzzing
+import pytest
 from fuzz_targets import TARGETS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 def test_damaged_files_of_every_kind_give_errors_of_our_own() -> None:
     code, said = fuzzing.run(list(TARGETS), 0, FILES)
     print(said)
@@ -52,6 +54,7 @@ HARM = {
 }
 
 
+@pytest.mark.slow
 def test_the_fuzzer_would_notice(tmp_path: Path) -> None:
     program = (
         "import os, pickle, sys, time, fuzzing, fuzz_targets\n"

@@ -43,6 +43,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_several_at_a_time_give_the_identical_runs(once: Path, tmp_path: Path) -> None:
     outcome = run_recipe(RECIPE, out=tmp_path, jobs=2)
     assert len(outcome.results) == 4
@@ -82,6 +83,7 @@ def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path:
     assert models(tmp_path) == models(once)
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
     with pytest.raises(RankingMatchError, match=r"split is .*nowhere.json, which cannot be read"):
@@ -103,9 +105,20 @@ def test_a_scale_has_a_place_of_its_own(once: Path) -> None:
 # --- what it costs ------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs whose steps are measured, one process for each."""
+    out = tmp_path_factory.mktemp("measured")
+    run_recipe(costs_recipe("epoch"), out=out)
+    return out
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("per", "count"), [("epoch", 2), ("batch", 4)])
-def test_time_and_memory_are_measured_per_epoch_and_per_batch(per: str, count: int, tmp_path: Path) -> None:
-    outcome = run_recipe(costs_recipe(per), out=tmp_path)
+def test_time_and_memory_are_measured_per_epoch_and_per_batch(
+    per: str, count: int, measured: Path, tmp_path: Path
+) -> None:
+    outcome = run_recipe(costs_recipe(per), out=measured)
     seconds, memory = outcome.tables
     assert seconds.rows[0].paper == ("1.0",)
     costs = outcome.runs[0].step_costs()

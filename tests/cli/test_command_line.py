@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command import run_command
 from filelock import FileLock
 from safetensors.torch import load_file
 
@@ -23,6 +24,7 @@ QUICK += ["--evaluate-every", "4", "--no-report"]
 
 
 def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
+    """As a user's shell does it, for signals."""
     command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
     return subprocess.Popen(
         command,
@@ -35,9 +37,8 @@ def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
 
 
 def rankingmatch(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
-    process = start(*arguments, cwd=cwd)
-    out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+    done = run_command(*arguments, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +69,10 @@ def test_a_run_directory_holds_what_the_design_says(finished: Path) -> None:
 
 
 def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
-    code, out, err = rankingmatch("train", "digits", *QUICK, "--evaluate-every", "20", cwd=tmp_path)
+    code, out, err = rankingmatch("train", "digits", *QUICK, "--steps", "4", cwd=tmp_path)
     assert code == 0
     assert "\x1b" not in err + out
-    step = next(line for line in err.splitlines() if line.startswith("step 40/40"))
+    step = next(line for line in err.splitlines() if line.startswith("step 4/4"))
     for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0 s left"):
         assert word in step
     assert "test error" in out
@@ -79,7 +80,7 @@ def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
 
 
 def test_json_lines_are_json_and_nothing_else(tmp_path: Path) -> None:
-    arguments = ["train", "digits", "--method", "supervised", *QUICK, "--evaluate-every", "20", "--json"]
+    arguments = ["train", "digits", "--method", "supervised", *QUICK, "--steps", "8", "--json"]
     code, out, _ = rankingmatch(*arguments, cwd=tmp_path)
     assert code == 0
     events = [json.loads(line) for line in out.splitlines()]
@@ -88,7 +89,7 @@ def test_json_lines_are_json_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    assert rankingmatch("train", "digits", *QUICK, "--quiet", cwd=tmp_path) == (0, "", "")
+    assert rankingmatch("train", "digits", *QUICK, "--steps", "4", "--quiet", cwd=tmp_path) == (0, "", "")
 
 
 # --- resume --------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def test_resuming_a_finished_run_says_its_result_again(finished: Path, tmp_path:
 
 
 def test_resume_starts_a_run_that_is_not_there(tmp_path: Path) -> None:
-    code, _, err = rankingmatch("train", "digits", *QUICK, "--resume", "--quiet", cwd=tmp_path)
+    code, _, err = rankingmatch("train", "digits", *QUICK, "--steps", "4", "--resume", "--quiet", cwd=tmp_path)
     assert code == 0, err
 
 

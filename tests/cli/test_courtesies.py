@@ -4,11 +4,13 @@ import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command import Command, run_command
 
 from rankingmatch import __version__
 from rankingmatch.cli import main
@@ -28,6 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def called(*arguments: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """As a user's shell does it."""
     command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
 
@@ -36,17 +39,14 @@ def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
     """What a command writes to standard error if that is a terminal."""
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
-    process = subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL, env=environment | variables)
-    os.close(theirs)
+    process = Command(*arguments, env=environment | variables, stderr=Path(os.ttyname(theirs)))
     shown = b""
-    try:
-        while piece := os.read(ours, 1 << 16):
-            shown += piece
-    except OSError:  # Linux says so when the other side is closed
-        pass
+    while process.exitcode is None or select.select([ours], [], [], 0)[0]:
+        if select.select([ours], [], [], 0.05)[0]:
+            shown += os.read(ours, 1 << 16)
     os.close(ours)
-    assert process.wait(timeout=600) == 0, shown.decode()
+    os.close(theirs)
+    assert process.exitcode == 0, shown.decode()
     return shown
 
 
@@ -149,7 +149,7 @@ def test_predict_shows_a_bar_on_a_terminal_only(run: Path, tmp_path: Path) -> No
     arguments: list[str | Path] = ["predict", run, tmp_path, "--out", tmp_path / "table.csv"]
     assert b"5/5" in on_a_terminal(*arguments)
     assert b"/5" not in on_a_terminal(*arguments, "--quiet")
-    assert called(*arguments).stderr == f"5 images → {tmp_path / 'table.csv'}\n"
+    assert run_command(*arguments).stderr == f"5 images → {tmp_path / 'table.csv'}\n"
 
 
 # --- names ---------------------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ import os
 import random
 import signal
 import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+from command import Command
 from killing import content, finish, remains, said, start
+
+pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("RANKINGMATCH_KILLS", "5"))
 STEPS = 12
@@ -29,7 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], 
     return content(run), time.monotonic() - started
 
 
-def wait_for_writing(run: Path, process: BaseProcess, times: int) -> None:
+def wait_for_writing(run: Path, process: Command, times: int) -> None:
     """Until an unfinished file has been seen among the checkpoints that many times, or the process ends."""
     seen = False
     while times and process.exitcode is None:
@@ -55,7 +57,7 @@ def test_runs_killed_at_random_instants_end_byte_identical(
                 time.sleep(draw.uniform(0, 0.005))
             if process.exitcode is None:
                 process.kill()
-                process.join()
+                process.join(60)
             if process.exitcode != -signal.SIGKILL:
                 break
             kills += 1

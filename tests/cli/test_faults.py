@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from killing import content, finish, said, start
 
+pytestmark = pytest.mark.slow
+
 STEPS = 24
 
 

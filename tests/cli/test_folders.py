@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,11 +26,24 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def trained(place: Path) -> Path:
-    """A run on a folder of digits."""
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of digits, a run on it, and its cache."""
+    place = tmp_path_factory.mktemp("trained")
     digit_files(place / "digits-files")
-    main(["train", "digits-files", *QUICK, "--out", "run", "--quiet"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        patch.chdir(place)
+        main(["train", "digits-files", *QUICK, "--out", "run", "--quiet"])
+    return place
+
+
+@pytest.fixture
+def trained(trained_once: Path, place: Path) -> Path:
+    """A run on a folder of digits, for this test alone."""
+    shutil.copytree(trained_once, place, dirs_exist_ok=True)
+    config = place / "run/config.json"
+    config.write_text(config.read_text().replace(str(trained_once), str(place)))
     return place / "run"
 
 

@@ -15,6 +15,8 @@ from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
 
+pytestmark = pytest.mark.slow
+
 STEPS = 40
 QUICK = ["--steps", str(STEPS), "--batch-size", "8", "--mu", "2", "--network", "own_network:GroupNormNetwork"]
 QUICK += ["--method", "fixmatch-cta", "--threshold", "0.3", "--threads", "1", "--evaluate-every", "4", "--no-report"]

@@ -10,6 +10,8 @@ from torchrun import torchrun
 
 from rankingmatch.methods import METHODS
 
+pytestmark = pytest.mark.slow
+
 
 def of_processes(number: int, file: Path, *names: str) -> dict[str, Any]:
     process = torchrun(number, "divided", file, *names)

@@ -1,35 +1,27 @@
 """Training processes that are started without delay, to be killed, starved or raced."""
 
 import json
-import multiprocessing
 import os
 import resource
 import signal
 import sys
-from multiprocessing.process import BaseProcess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rankingmatch.cli import main
+from command import Command
 
 QUICK = ["--batch-size", "8", "--mu", "2", "--network", "wrn-10-1", "--threads", "1", "--evaluate-every", "4"]
 QUICK += ["--checkpoint-steps", "1", "--no-report", "--quiet"]
 
-# The server imports torch once; each process is a copy of it, and is at work in moments.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["rankingmatch.cli", "rankingmatch.cli.flags", "rankingmatch.runs.display", "sklearn.datasets"]
-)
-
 
 def start(
     run: Path, *more: str, steps: int, kill_at: int = -1, file_limit: int = 0, place: Path | None = None
-) -> BaseProcess:
-    """Train into `run`, or go on there; standard error goes into a file in `place`, else beside the run."""
+) -> Command:
+    """Train into `run`, or resume there; standard error goes into a file in `place`, else beside the run."""
     arguments = ["train", "digits", *QUICK, "--steps", str(steps), "--out", str(run), "--resume", *more]
-    process = _CONTEXT.Process(target=_train, args=(arguments, place or run.parent, kill_at, file_limit))
-    process.start()
-    return process
+    stderr = (place or run.parent) / "stderr"
+    return Command(*arguments, stderr=stderr, prepare=partial(_prepare, run, kill_at, file_limit))
 
 
 def finish(run: Path, *more: str, steps: int) -> None:
@@ -52,16 +44,12 @@ def content(run: Path) -> dict[str, object]:
     return {**models, "metrics": [{k: v for k, v in line.items() if k not in costs} for line in lines]}
 
 
-def _train(arguments: list[str], place: Path, kill_at: int, file_limit: int) -> None:
-    with (place / "stderr").open("a", buffering=1) as words:
-        os.dup2(words.fileno(), 2)
-        sys.stderr = words
-        if kill_at >= 0:
-            _die_at_operation(kill_at, Path(arguments[arguments.index("--out") + 1]))
-        if file_limit:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is then an error like a full disk
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-        main(arguments)
+def _prepare(run: Path, kill_at: int, file_limit: int) -> None:
+    if kill_at >= 0:
+        _die_at_operation(kill_at, run)
+    if file_limit:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is then an error like a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
 
 
 def _die_at_operation(number: int, run: Path) -> None:

@@ -21,9 +21,8 @@ from rankingmatch.report.sections import embedding, load_sections
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
-)
+NO_BROWSER = "no chromium and chromedriver: apt-get install chromium chromium-driver"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=NO_BROWSER)]
 SECTIONS = [section.key for section in load_sections()]
 
 

@@ -13,9 +13,9 @@ import original_files
 import pytest
 from PIL import Image
 
+from rankingmatch.core.errors import DataError
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import UnreadableError, decode
-from rankingmatch.core.errors import DataError
 
 GIGABYTE = 2**30
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
-from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.core.errors import RunError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.training.state import State, initial_state
+from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
+from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train
-from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split, tiny_state
+from rankingmatch.training.state import State, initial_state
 
 CARD = ModelInfo("wrn-10-1", ("a", "b", "ç"), 1, 8, 8)
 

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 from image_folders import class_folders
 
-from rankingmatch.runs.config import Config, resolve
 from rankingmatch.core.errors import ConfigError
+from rankingmatch.data import image_folder
+from rankingmatch.data.folder_contents import scan_folder
+from rankingmatch.runs.config import Config, absolute_paths, resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import start
+from rankingmatch.runs.repeat import repeat_command
 
 
 def test_given_comes_before_preset_and_preset_before_default() -> None:
@@ -96,3 +101,29 @@ def test_a_value_of_another_type_is_named_before_it_is_used(given: dict[str, Any
     (name,) = given
     with pytest.raises(ConfigError, match=f"{name} is .*; it must be of type"):
         resolve(str(tmp_path / "photos"), "supervised", given).config
+
+
+def test_paths_are_absolute_whatever_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"split": "a.json", "weights": "../w.safetensors", "data_dir": None, "network": "small"}
+    paths = {"split": str(tmp_path / "a.json"), "weights": str(tmp_path.parent / "w.safetensors")}
+    assert absolute_paths(given) == {**given, **paths}
+
+
+def test_a_folder_is_scanned_once_and_known_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_folders(tmp_path / "photos")
+    scans = []
+
+    def scan(*arguments: Any) -> Any:
+        scans.append(arguments)
+        return scan_folder(*arguments)
+
+    monkeypatch.setattr(image_folder, "scan_folder", scan)
+    monkeypatch.chdir(tmp_path)
+    plan = resolve("photos", "supervised", {})
+    start(Run(tmp_path / "run"), plan)
+    repeat_command(plan.config, plan.source)
+    assert plan.config.dataset == str(tmp_path / "photos")
+    assert len(scans) == 1

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from rankingmatch import RankingMatchClassifier
-from rankingmatch.runs import export
-from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.cli import main
 from rankingmatch.data import benchmark
 from rankingmatch.networks import make_classifier
+from rankingmatch.runs import export
 from rankingmatch.runs.directory import Run
+from rankingmatch.runs.model import ModelInfo, save_model
 
 QUICK = ["--steps", "30", "--batch-size", "16", "--mu", "1", "--threads", "1", "--evaluate-every", "10", "--quiet"]
 CPU = torch.device("cpu")

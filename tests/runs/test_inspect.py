@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rankingmatch.runs import inspect, job
 from rankingmatch.cli import main
-from rankingmatch.runs.config import resolve
-from rankingmatch.runs.repeat import repeat_command
-from rankingmatch.core.errors import DataError
 from rankingmatch.cli.flags import setting_flags
+from rankingmatch.core.errors import DataError
+from rankingmatch.runs import inspect, job
+from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
+from rankingmatch.runs.repeat import repeat_command
 
 QUICK = ["--steps", "12", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--evaluate-every", "4", "--quiet"]
 
@@ -214,7 +214,9 @@ def test_the_command_keeps_to_the_folds_of_a_dataset() -> None:
 
 
 def test_the_command_gives_a_split_instead_of_numbers() -> None:
-    command = repeat_command(resolve("digits", "supervised", {"split": "some.json", "labels": 20, "validation": 3}).config)
+    command = repeat_command(
+        resolve("digits", "supervised", {"split": "some.json", "labels": 20, "validation": 3}).config
+    )
     assert "--labels" not in command
     assert "--validation" not in command
     assert f"--split {Path.cwd() / 'some.json'}" in command

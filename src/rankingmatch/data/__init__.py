@@ -9,7 +9,7 @@ from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
 from rankingmatch.data.settings import DataSettings
-from rankingmatch.data.sources import Source, absolute_paths, dataset_title, find_source, is_benchmark
+from rankingmatch.data.sources import Source, dataset_title, find_source, is_benchmark
 from rankingmatch.data.split import assemble_split, hide_labels, make_split, rows_to_json
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Progress",
     "Source",
     "Split",
-    "absolute_paths",
     "assemble_split",
     "benchmark",
     "dataset_title",

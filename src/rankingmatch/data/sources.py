@@ -1,17 +1,15 @@
 """Where images come from: a dataset known by name, or a folder."""
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
-from rankingmatch.core.options import Option
 from rankingmatch.data.benchmarks import BENCHMARKS
 from rankingmatch.data.dataset import Dataset
 from rankingmatch.data.image_folder import read_folder
 from rankingmatch.data.progress import Progress, no_progress
 
-__all__ = ["Source", "absolute_paths", "dataset_title", "find_source", "is_benchmark"]
+__all__ = ["Source", "dataset_title", "find_source", "is_benchmark"]
 
 
 class Source(Protocol):
@@ -152,26 +150,3 @@ def dataset_title(name: str) -> str:
             raise ConfigError(f"there is no folder {name}")
         raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")
     return Path(name).resolve().name
-
-
-def absolute_paths(dataset: str, given: Mapping[str, Any], options: Iterable[Option]) -> tuple[str, dict[str, Any]]:
-    """Make the paths among settings absolute, so that they hold in any working directory.
-
-    Parameters
-    ----------
-    dataset
-        The name of a dataset, which stays as it is, or the path of a folder.
-    given
-        Values of options by name.
-    options
-        All options; those declared with ``path=True`` are paths.
-
-    Returns
-    -------
-    tuple of str and dict
-        The dataset and the settings.
-    """
-    names = [option.name for option in options if option.path and given.get(option.name) is not None]
-    paths = {name: str(Path(given[name]).resolve()) for name in names}
-    is_folder = not is_benchmark(dataset) and Path(dataset).is_dir()
-    return str(Path(dataset).resolve()) if is_folder else dataset, {**given, **paths}

@@ -15,11 +15,11 @@ from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
 from rankingmatch.core.atomic import write_atomically, write_json
-from rankingmatch.runs.model import ModelInfo, load_model
-from rankingmatch.runs.config import Config
 from rankingmatch.core.errors import ConfigError, RunError, setting
 from rankingmatch.core.formats import FORMATS, check_format
 from rankingmatch.networks import Classifier
+from rankingmatch.runs.config import Config
+from rankingmatch.runs.model import ModelInfo, load_model
 from rankingmatch.training.records import Record
 
 __all__ = ["Result", "Run"]

@@ -150,7 +150,9 @@ def loading_progress(*, quiet: bool = False) -> Iterator[LoadingProgress]:
         yield show
 
 
-def prediction_progress(batches: Iterable[FilePredictions], total: Callable[[], int | None]) -> Iterator[FilePredictions]:
+def prediction_progress(
+    batches: Iterable[FilePredictions], total: Callable[[], int | None]
+) -> Iterator[FilePredictions]:
     """Pass predictions on, with a progress bar if standard error is a terminal; `total` is called only then."""
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from rankingmatch.runs.config import Config, Plan
-from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.core.distributed import world_size
 from rankingmatch.core.errors import DivergedError
+from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import predict_logits
-from rankingmatch.training.state import State, initial_state
+from rankingmatch.runs.config import Config, Plan
 from rankingmatch.training.loop import train
+from rankingmatch.training.state import State, initial_state
 
 ENOUGH_SECONDS = 2.0  # spent on measuring
 MOST_STEPS = 6

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from rankingmatch.runs.model import ModelInfo
-from rankingmatch.runs.config import Config, plan_of
-from rankingmatch.data import BENCHMARKS, Images, labeled_files
 from rankingmatch.core.errors import DataError
-from rankingmatch.runs.job import load_dataset
 from rankingmatch.core.metrics import calibration_error, confusion_matrix, error_rate
+from rankingmatch.data import BENCHMARKS, Images, labeled_files
 from rankingmatch.networks import predict_probabilities
-from rankingmatch.runs.predict import describe_skipped, predict_files, write_predictions
+from rankingmatch.runs.config import Config, plan_of
 from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import load_dataset
+from rankingmatch.runs.model import ModelInfo
+from rankingmatch.runs.predict import describe_skipped, predict_files, write_predictions
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from rankingmatch import __version__
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.model import ModelInfo, load_model
 from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.directory import Run
+from rankingmatch.runs.model import ModelInfo, load_model
 
 __all__ = ["Exported", "export_run"]
 
@@ -167,7 +167,9 @@ def verify(content: bytes, deployed: Deployed, info: ModelInfo, values: str) -> 
         ours = deployed(images).numpy()
         (theirs,) = session.run(None, {"images": images.numpy()})
         if theirs.shape != ours.shape:
-            raise RunError(f"ONNX Runtime gives {theirs.shape} for {count} images, PyTorch {ours.shape}; nothing was written")
+            raise RunError(
+                f"ONNX Runtime gives {theirs.shape} for {count} images, PyTorch {ours.shape}; nothing was written"
+            )
         difference = max(difference, float(abs(theirs - ours).max()))
         # A comparison with NaN is false, so that NaN is refused, too.
         if not difference <= TOLERANCE or (theirs.argmax(1) != ours.argmax(1)).any():
@@ -200,7 +202,9 @@ def _require_packages() -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise ConfigError(f"export needs {name} ({error}); install it: pip install 'rankingmatch[export]'") from error
+            raise ConfigError(
+                f"export needs {name} ({error}); install it: pip install 'rankingmatch[export]'"
+            ) from error
 
 
 @contextmanager

@@ -11,17 +11,17 @@ import torch
 from torch import nn
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.runs.model import ModelInfo, load_model
-from rankingmatch.runs.config import Config, options_of_kind, plan_of
-from rankingmatch.runs.repeat import repeat_command
-from rankingmatch.data import Images, Source, Split
 from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError, setting
-from rankingmatch.runs.job import Job, load_split
+from rankingmatch.data import Images, Source, Split
 from rankingmatch.networks import Classifier, predict_logits_and_features
 from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.sampling import sample
+from rankingmatch.runs.config import Config, options_of_kind, plan_of
 from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import Job, load_split
+from rankingmatch.runs.model import ModelInfo, load_model
+from rankingmatch.runs.repeat import repeat_command
 
 __all__ = ["write_job_report", "write_report"]
 
@@ -220,7 +220,9 @@ def _evaluated_predictions(model: nn.Module, split: Split, device: torch.device)
     return None
 
 
-def model_predictions(model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray) -> Predictions:
+def model_predictions(
+    model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray
+) -> Predictions:
     """The predictions of a model for images, as arrays."""
     logits, features = predict_logits_and_features(model, images.images, device)
     return Predictions(part, images.images, rows, images.labels, logits, features)

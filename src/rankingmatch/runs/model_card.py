@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from rankingmatch import __version__
-from rankingmatch.runs.config import Config
 from rankingmatch.data import BENCHMARKS, Images, Split
+from rankingmatch.runs.config import Config
 from rankingmatch.runs.directory import Result
 
 # The front matter is what model hubs read.

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from rankingmatch.runs.model import ModelInfo
-from rankingmatch.data import decode_files, first_few, images_below, printable
 from rankingmatch.core.errors import ConfigError, DataError, setting
+from rankingmatch.data import decode_files, first_few, images_below, printable
 from rankingmatch.networks import predict_probabilities
+from rankingmatch.runs.model import ModelInfo
 
 __all__ = ["FilePredictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
 
@@ -85,7 +85,9 @@ def read_names(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
         yield os.fsdecode(rest)
 
 
-def write_predictions(batches: Iterable[FilePredictions], writers: Iterable[Writer]) -> tuple[int, list[tuple[str, str]]]:
+def write_predictions(
+    batches: Iterable[FilePredictions], writers: Iterable[Writer]
+) -> tuple[int, list[tuple[str, str]]]:
     """Pass every prediction to every writer; returns the number of images, and the skipped files with the reasons.
 
     Raises DataError if more than half of the files are skipped.
@@ -140,7 +142,9 @@ def json_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool)
 def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> Iterator[Writer]:
     """Copy or link the images into a folder for each class; the directory appears when it is complete."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(f"{setting('sort_into')} {directory} already exists and is not empty; choose another directory")
+        raise ConfigError(
+            f"{setting('sort_into')} {directory} already exists and is not empty; choose another directory"
+        )
     if directory.resolve() == Path.cwd():  # it is replaced by the complete directory, so nobody may be in it
         raise ConfigError(f"{setting('sort_into')} {directory} is the current directory; choose a new one")
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")

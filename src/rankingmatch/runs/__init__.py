@@ -1,0 +1,1 @@
+"""Runs: their configuration and directory, training them, and using the trained model."""

@@ -1,0 +1,166 @@
+"""Training a run from a name or folder to its result, as the command line and Python do it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
+from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.data import Progress, no_progress
+from rankingmatch.runs.config import Config, Plan, absolute_paths, options_of_kind, plan_of, resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.display import choose_display
+from rankingmatch.runs.inspect import write_job_report
+from rankingmatch.runs.job import Display, Job, start, train_job
+
+__all__ = ["Request", "prepare", "train", "train_run"]
+
+DEFAULT_METHOD = "rankingmatch-bm"
+
+
+def train(
+    data: str | Path,
+    *,
+    method: str = DEFAULT_METHOD,
+    out: str | Path | None = None,
+    resume: bool = False,
+    report: bool = True,
+    verbose: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train a classifier and save it, with its history and a report, in a run directory.
+
+    Parameters
+    ----------
+    data
+        The name of a dataset, such as "digits", or a folder of images.
+    method
+        The name of a method, or ``package.module:Class``.
+    out
+        The run directory; ``runs/DATA-LABELS-METHOD-SEED`` by default.
+    resume
+        Continue the run in `out` from its last checkpoint, or start it if there is none. A finished run is returned
+        as it is.
+    report
+        Whether to write ``report.html`` at the end.
+    verbose
+        Whether to show the progress.
+    **settings
+        Any option of ``rankingmatch train``, such as ``labels=40`` or ``threshold=0.9``.
+
+    Returns
+    -------
+    Run
+        The run directory: `result`, `history`, `load_model` and the paths of its files.
+
+    Raises
+    ------
+    RankingMatchError
+        If a setting, the data or the directory cannot be used, or if training diverges.
+
+    Examples
+    --------
+    >>> import rankingmatch as rm
+    >>> run = rm.train("digits", labels=40, steps=1000, out="runs/digits")  # doctest: +SKIP
+    >>> run.result().test_error  # doctest: +SKIP
+    """
+    request = Request(str(data), method, None if out is None else Path(out), resume, settings)
+    with process_group():
+        run, plan = prepare(request)
+        if from_first_process(lambda: run.result() is None):
+            train_run(run, plan, choose_display(quiet=not verbose), report=report)
+    return run
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks to train; None where nothing is given."""
+
+    data: str | None = None
+    method: str | None = None
+    out: Path | None = None
+    resume: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def prepare(request: Request) -> tuple[Run, Plan]:
+    """The run to train and its plan; nothing is written yet. A folder is scanned once by each process."""
+    if restarted_by_torchrun():
+        request = replace(request, resume=True)
+    plans: list[Plan] = []
+
+    def find() -> tuple[Run, Config]:
+        run, plan = _find_run(request)
+        plans.append(plan)
+        return run, plan.config
+
+    run, config = from_first_process(find)
+    return run, plans[0] if plans else plan_of(config)
+
+
+def train_run(
+    run: Run,
+    plan: Plan,
+    display: Display | None = None,
+    *,
+    report: bool = True,
+    progress: Progress = no_progress,
+    before: Callable[[Job], None] = lambda job: None,
+) -> None:
+    """Train a run to its end and write its report; `before` is called when everything is ready to start."""
+    job = start(run, plan, progress)
+    before(job)
+    try:
+        train_job(job, display if is_first() else None)
+    finally:
+        if report and is_first() and run.result() is not None:
+            write_job_report(job)
+
+
+def _find_run(request: Request) -> tuple[Run, Plan]:
+    """The run directory and the plan of a request."""
+    data, out, resume = request.data, request.out, request.resume
+    if resume and out is not None and (Run(out).exists() or data is None):
+        return Run(out), plan_of(_resumed_config(Run(out).config(), request))
+    if data is None:
+        missing = "a run directory" if resume else "a dataset or a folder of images"
+        name = "out" if resume else "data"
+        raise ConfigError(f"{setting(name)} is missing: give {missing}")
+    given = request.settings
+    if given.get("split") is not None:
+        for name in ("labels", "validation"):
+            if name in given:
+                raise ConfigError(f"{setting('split')} determines {setting(name)}; give one of them")
+    plan = resolve(data, request.method or DEFAULT_METHOD, given)
+    if out is None:
+        out = _default_directory(plan)
+        if resume and Run(out).exists():
+            return _find_run(replace(request, out=out))
+    Run(out).require_empty()
+    return Run(out), plan
+
+
+def _default_directory(plan: Plan) -> Path:
+    config = plan.config
+    labels, name = config.data.labels or "all", Path(config.dataset).name
+    return Path("runs") / f"{name}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
+
+
+def _resumed_config(config: Config, request: Request) -> Config:
+    """The configuration of a resumed run: only where and how it is computed may change."""
+    given = absolute_paths(request.settings)
+    data = request.data
+    if data is not None and Path(data).is_dir() and data != config.dataset:
+        data = str(Path(data).resolve())
+    execution = {name: given.pop(name) for name in options_of_kind("execution", "run") if name in given}
+    known = {**config.settings(), "data": config.dataset, "method": config.method}
+    for name, value in {**given, "data": data, "method": request.method}.items():
+        if value is not None and known.get(name) != value:
+            raise ConfigError(
+                f"{setting(name)} is {value}, but the run was started with {known.get(name)}; remove it, or start another "
+                f"run with {setting('out')}"
+            )
+    config = replace(config, execution=replace(config.execution, **execution))
+    config.check()
+    return config

@@ -1,13 +1,17 @@
 """The contract of sources: named datasets and folders know what they hold, and a folder is scanned once."""
 
+import ast
 import os
 import pickle
+import runpy
+import warnings
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from image_folders import class_folders, picture
 
+import rankingmatch.data
 from rankingmatch.augment import ViewSettings
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.options import options_of
@@ -135,3 +139,27 @@ def test_a_missing_folder_is_an_error() -> None:
         find_source("./nowhere")
     with pytest.raises(ConfigError, match="did you mean 'digits'"):
         find_source("digit")
+
+
+# --- imports -------------------------------------------------------------------------------------------------
+
+
+MODULES = sorted(Path(rankingmatch.data.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_importing_leaves_warning_filters_alone(module: Path) -> None:
+    before = list(warnings.filters)
+    runpy.run_path(str(module))
+    assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
+def test_data_modules_do_not_import_rich(module: Path) -> None:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    assert [name for name in names if name.split(".")[0] == "rich"] == []

@@ -58,7 +58,7 @@ def test_epochs_replace_the_presets_steps() -> None:
 )
 def test_what_cannot_be_used_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        resolve("digits", "rankingmatch-bm", given).config
+        resolve("digits", "rankingmatch-bm", given)
 
 
 def test_a_configuration_survives_json() -> None:
@@ -100,7 +100,7 @@ def test_a_value_of_another_type_is_named_before_it_is_used(given: dict[str, Any
     class_folders(tmp_path / "photos")
     (name,) = given
     with pytest.raises(ConfigError, match=f"{name} is .*; it must be of type"):
-        resolve(str(tmp_path / "photos"), "supervised", given).config
+        resolve(str(tmp_path / "photos"), "supervised", given)
 
 
 def test_paths_are_absolute_whatever_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

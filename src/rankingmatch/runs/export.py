@@ -155,7 +155,7 @@ def metadata(deployed: Deployed, info: ModelInfo, values: str) -> dict[str, str]
 
 @torch.no_grad()
 def verify(content: bytes, deployed: Deployed, info: ModelInfo, values: str) -> tuple[float, int]:
-    """The largest difference between ONNX Runtime and PyTorch, and the number of images; RunError if it is too large."""
+    """The largest difference from PyTorch and the number of images compared; RunError if it is too large."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

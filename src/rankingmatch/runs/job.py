@@ -53,7 +53,7 @@ def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
     few, many = int(counts.argmin()), int(counts.argmax())
     if counts[many] >= UNEVEN * counts[few] and not config.data.balanced:
         log.warning(
-            "the labels are unbalanced: '%s' has %d, '%s' has %d; the option balanced samples all classes equally often",
+            "the labels are unbalanced: '%s' has %d, '%s' has %d; the option balanced draws all classes equally often",
             *(split.classes[few], counts[few], split.classes[many], counts[many]),
         )
     return split

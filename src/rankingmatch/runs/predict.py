@@ -142,9 +142,7 @@ def json_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool)
 def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> Iterator[Writer]:
     """Copy or link the images into a folder for each class; the directory appears when it is complete."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(
-            f"{setting('sort_into')} {directory} already exists and is not empty; choose another directory"
-        )
+        raise ConfigError(f"{setting('sort_into')} {directory} exists and is not empty; choose another directory")
     if directory.resolve() == Path.cwd():  # it is replaced by the complete directory, so nobody may be in it
         raise ConfigError(f"{setting('sort_into')} {directory} is the current directory; choose a new one")
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")

@@ -11,7 +11,7 @@ def require_tensorboard() -> None:
     """Raise ConfigError if TensorBoard is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise ConfigError(
-            f"{setting('tensorboard')} needs the package tensorboard; install it: pip install 'rankingmatch[tensorboard]'"
+            f"{setting('tensorboard')} needs tensorboard; install it: pip install 'rankingmatch[tensorboard]'"
         )
 
 

@@ -158,8 +158,8 @@ def _resumed_config(config: Config, request: Request) -> Config:
     for name, value in {**given, "data": data, "method": request.method}.items():
         if value is not None and known.get(name) != value:
             raise ConfigError(
-                f"{setting(name)} is {value}, but the run was started with {known.get(name)}; remove it, or start another "
-                f"run with {setting('out')}"
+                f"{setting(name)} is {value}, but the run was started with {known.get(name)}; remove it, or start "
+                f"another run with {setting('out')}"
             )
     config = replace(config, execution=replace(config.execution, **execution))
     config.check()

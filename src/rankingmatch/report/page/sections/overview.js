@@ -7,7 +7,7 @@
  * @property {string[]} names
  */
 /**
- * @typedef {Object} MeasuredError
+ * @typedef {Object} ErrorEstimate
  * @property {string} subset
  * @property {number} images
  * @property {number} error
@@ -33,7 +33,7 @@
  */
 /**
  * @typedef {Object} RunOverview
- * @property {MeasuredError|null} measured
+ * @property {ErrorEstimate|null} measured
  * @property {Gain|null} gain
  * @property {number|null} test_error
  * @property {number|null} val_error

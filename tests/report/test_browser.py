@@ -141,10 +141,15 @@ def test_filters_filter(browser: Browser, page: Path) -> None:
     show, label = (Select(browser.all("#filters select")[index]) for index in (1, 0))
     tiles = "#pseudo_labels .gallery .tile"
     assert len(browser.all(tiles)) == wrong.sum()  # mistakes are shown first
+    more = browser.driver.find_element(By.CSS_SELECTOR, "#pseudo_labels .more-button")
+    assert not more.is_displayed()  # all of them are shown
     show.select_by_visible_text("confident and wrong")
     assert len(browser.all(tiles)) == (wrong & (confidence >= 0.95)).sum()
     show.select_by_visible_text("all")
     assert browser.text("#matches").startswith("150 images match")
+    assert len(browser.all(tiles)) == 96
+    more.click()
+    assert len(browser.all(tiles)) == 150
     label.select_by_visible_text("class 2")
     assert len(browser.all(tiles)) == (predicted == 2).sum()
     label.select_by_visible_text("any")

@@ -81,7 +81,8 @@ function thumbnail(key, index, side, description) {
     { class: `thumbnail sprite-${spriteKeys.indexOf(key)}`, role: "img", "aria-label": description });
   made.style.width = sprite.width * scale + "px";
   made.style.height = sprite.height * scale + "px";
-  made.style.backgroundPosition = `-${(index % sprite.columns) * width}px -${Math.floor(index / sprite.columns) * height}px`;
+  const column = index % sprite.columns, row = Math.floor(index / sprite.columns);
+  made.style.backgroundPosition = `-${column * width}px -${row * height}px`;
   made.style.backgroundSize = `${sprite.columns * width}px ${sprite.rows * height}px`;
   return made;
 }

@@ -16,7 +16,8 @@
  * @property {(number|null)[][]|null} heat_map
  */
 
-const PALETTE = ["#4477dd", "#ee7733", "#22996b", "#cc3377", "#8855cc", "#997722", "#33aacc", "#dd4433", "#77aa22", "#888888"];
+const PALETTE = ["#4477dd", "#ee7733", "#22996b", "#cc3377", "#8855cc", "#997722", "#33aacc", "#dd4433", "#77aa22",
+  "#888888"];
 function colorOf(number, total) {
   if (total <= PALETTE.length) return PALETTE[number % PALETTE.length];
   return `hsl(${Math.round((number * 137.508) % 360)} ${55 + 15 * (number % 3)}% ${42 + 8 * (number % 4)}%)`;
@@ -43,9 +44,11 @@ function layoutFor({ xaxis = {}, yaxis = {}, ...options } = {}) {
   };
 }
 // Ticks named by class; without names if there are too many to read.
-const classAxis = (names, most) => ({ tickvals: names.length <= most ? names.map((_, label) => label) : [], ticktext: names });
+const classAxis = (names, most) =>
+  ({ tickvals: names.length <= most ? names.map((_, label) => label) : [], ticktext: names });
 // Without a list of buttons, Plotly adds one that uploads the plot to a server.
-const CONFIG = { displaylogo: false, plotlyServerURL: "", modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
+const CONFIG = { displaylogo: false, plotlyServerURL: "",
+  modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]] };
 
 // A plot follows the size of its card.
 const resized = new ResizeObserver((entries) => {
@@ -72,18 +75,20 @@ function plotPanels(parent, panels) {
   const grid = element("div", { class: "grid" });
   parent.append(grid);
   for (const panel of panels) {
-    plot(grid, panel.title, () => (panel.heat_map ? heatMap(panel) : curves(panel)), panel.curves.length > 8 ? "tall" : "");
+    const make = () => (panel.heat_map ? heatMap(panel) : curves(panel));
+    plot(grid, panel.title, make, panel.curves.length > 8 ? "tall" : "");
   }
 }
 function curves(panel) {
   const traces = panel.curves.map((curve, number) => ({
-    type: "scatter", mode: curve.x.length < 3 ? "lines+markers" : "lines", name: plotText(curve.name), x: curve.x, y: curve.y,
+    type: "scatter", mode: curve.x.length < 3 ? "lines+markers" : "lines",
+    name: plotText(curve.name), x: curve.x, y: curve.y,
     line: { color: curveColor(panel, curve, number), width: panel.curves.length > 8 ? 1.5 : 2 },
     hovertemplate: `%{y:.4~g} ${plotText(panel.y_label)}<extra>%{fullData.name}</extra>`,
   }));
   const fewEpochs = panel.x_label === "epoch" && panel.curves[0].x.length <= 12;
   return [traces, layoutFor({
-    hovermode: panel.curves.length > 12 ? "closest" : "x", showlegend: panel.curves.length > 1,
+    hovermode: panel.curves.length > 12 ? "closest" : "x", showlegend: panel.curves.length > 1 || !single,
     xaxis: { title: { text: plotText(panel.x_label), standoff: 4 }, dtick: fewEpochs ? 1 : undefined },
     yaxis: { title: { text: plotText(panel.y_label) }, rangemode: /^[%η]/.test(panel.y_label) ? "normal" : "tozero" },
   })];

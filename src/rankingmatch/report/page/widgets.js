@@ -53,7 +53,8 @@ function sortableTable(columns, rows) {
   return element("div", { class: "scroll" },
     element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body));
 }
-const numberCell = (value, digits = 2) => ({ text: fixed(value, digits), kind: "number", value: isMissing(value) ? null : value });
+const numberCell = (value, digits = 2) =>
+  ({ text: fixed(value, digits), kind: "number", value: isMissing(value) ? null : value });
 
 // A two-column table of names and values.
 function factsTable(facts) {

@@ -12,7 +12,7 @@ from rankingmatch.report.section import ReportInput, Section
 HEADLINE_PANELS = {"errors", "pseudo_labels", "test_error", "confident"}
 
 
-class MeasuredError(TypedDict):
+class ErrorEstimate(TypedDict):
     """The error of the model's predictions, in percent."""
 
     subset: str
@@ -25,7 +25,7 @@ class MeasuredError(TypedDict):
 class RunOverview(TypedDict):
     """Headline numbers of a run, and what is needed to repeat it; None where it is not known."""
 
-    measured: MeasuredError | None
+    measured: ErrorEstimate | None
     gain: Gain | None
     test_error: float | None
     val_error: float | None
@@ -85,7 +85,7 @@ def run_overview(run: RunData, runs: list[RunData], detailed: bool = True) -> Ru
     }
 
 
-def measured_error(run: RunData) -> MeasuredError | None:
+def measured_error(run: RunData) -> ErrorEstimate | None:
     """The error of the run's model with its interval; None without a model or without labels."""
     metrics = prediction_metrics(run.judged) if run.judged else None
     if run.judged is None or metrics is None:

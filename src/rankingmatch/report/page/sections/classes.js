@@ -44,7 +44,8 @@ const MOST_NAMED_CLASSES = 20;
 
 /** @param {ClassesOfRun} classes */
 function drawClasses(body, classes, run) {
-  body.append(paragraph(`${count(classes.images)} ${classes.subset} images, ${count(classes.mistake_count)} of them misclassified.`));
+  const { images, subset, mistake_count } = classes;
+  body.append(paragraph(`${count(images)} ${subset} images, ${count(mistake_count)} of them misclassified.`));
   const grid = element("div", { class: "grid" });
   body.append(grid);
   plotConfusion(grid, classes, run.classes.map(plotText));
@@ -57,19 +58,21 @@ function plotConfusion(grid, { confusion }, names) {
   const totals = confusion.map((row) => Math.max(1, row.reduce((sum, images) => sum + images, 0)));
   const shares = confusion.map((row, label) => row.map((images) => (100 * images) / totals[label]));
   const few = names.length <= MOST_NAMED_CLASSES, labels = names.map((_, label) => label);
+  const axis = { ...classAxis(names, MOST_NAMED_CLASSES), showgrid: false, zeroline: false };
   let unit = "images";
-  const cellText = (images, share) => (images === 0 ? "" : unit === "images" ? images : share.toFixed(share < 10 ? 1 : 0));
+  const cellText = (images, share) =>
+    (images === 0 ? "" : unit === "images" ? images : share.toFixed(share < 10 ? 1 : 0));
   const make = () => [[{
     type: "heatmap", x: labels, y: labels, z: shares, zmin: 0, zmax: 100, colorscale: colorScale(), showscale: false,
     xgap: few ? 1 : 0, ygap: few ? 1 : 0, texttemplate: few ? "%{text}" : undefined,
     text: few ? confusion.map((row, i) => row.map((images, j) => cellText(images, shares[i][j]))) : undefined,
     customdata: confusion.map((row, i) => row.map((images, j) => [images, names[i], names[j]])),
-    hovertemplate: "%{customdata[1]} predicted as %{customdata[2]}<br>%{customdata[0]} images, %{z:.1f}% of the class<extra></extra>",
+    hovertemplate: "%{customdata[1]} predicted as %{customdata[2]}<br>"
+      + "%{customdata[0]} images, %{z:.1f}% of the class<extra></extra>",
   }], layoutFor({
     margin: { l: 70, r: 8, t: 8, b: 60 },
-    xaxis: { title: { text: "predicted class" }, ...classAxis(names, MOST_NAMED_CLASSES), showgrid: false, zeroline: false },
-    yaxis: { title: { text: "true class" }, ...classAxis(names, MOST_NAMED_CLASSES), autorange: "reversed", showgrid: false,
-      zeroline: false },
+    xaxis: { title: { text: "predicted class" }, ...axis },
+    yaxis: { title: { text: "true class" }, autorange: "reversed", ...axis },
   })];
   const area = plot(grid, "Confusion matrix", make, "square");
   if (few) {
@@ -92,13 +95,15 @@ function plotCalibration(grid, { calibration, calibration_error }) {
       line: { color: css("accent"), width: 2 }, marker: { size: 7 }, customdata: images,
       hovertemplate: "confidence %{x:.3f}<br>accuracy %{y:.3f}<br>%{customdata} images<extra></extra>" },
   ], layoutFor({
-    xaxis: { title: { text: "confidence" }, range: [0, 1.03] }, yaxis: { title: { text: "accuracy" }, range: [0, 1.03] },
+    xaxis: { title: { text: "confidence" }, range: [0, 1.03] },
+    yaxis: { title: { text: "accuracy" }, range: [0, 1.03] },
     yaxis2: { overlaying: "y", side: "right", visible: false, rangemode: "tozero" },
   })], "square");
 }
 
 function classTable(classes, run) {
-  return sortableTable(["class", "images", "error %", "precision %", "most often confused with"], classes.classes.map((row) => [
+  const columns = ["class", "images", "error %", "precision %", "most often confused with"];
+  return sortableTable(columns, classes.classes.map((row) => [
     { text: className(run, row.label) }, numberCell(row.images, 0), numberCell(row.error), numberCell(row.precision),
     { text: row.confused_with.map(([label, images]) => `${className(run, label)} (${images})`).join(", ") },
   ]));
@@ -109,8 +114,10 @@ function mistakeGallery(classes, run) {
   const tiles = classes.mistakes.map((mistake) => predictionTile(run, {
     ...mistake, sprite: classes.sprite, index: mistake.thumbnail, description: `${classes.subset} image ${mistake.row}`,
   }));
-  return [paragraph("Predicted class in red, label and confidence below."), element("div", { class: "gallery" }, ...tiles)];
+  return [paragraph("Predicted class in red, label and confidence below."),
+    element("div", { class: "gallery" }, ...tiles)];
 }
 
 registerSection("classes", (container, /** @type {ClassesData} */ data) => drawOneRun(container, data.runs,
-  "There is no model yet, or no labels are known for the evaluated images, so there is no error by class.", drawClasses));
+  "There is no model yet, or no labels are known for the evaluated images, so there is no error by class.",
+  drawClasses));

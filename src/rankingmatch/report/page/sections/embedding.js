@@ -20,6 +20,7 @@
  */
 
 const TITLES = { logits: "Logits", representations: "Representations" };
+const COLORINGS = [["truth", "label"], ["predicted", "prediction"], ["verdict", "correct or wrong"]];
 const VERDICTS = [["correct", "#9aa5b5"], ["wrong", "#dd3333"], ["unknown", "#6677aa"]];
 const MOST_LEGEND_ENTRIES = 30; // with more classes there is one trace and no legend: hundreds of traces are slow
 
@@ -42,11 +43,11 @@ function drawEmbeddings(container, data) {
   const set = (name) => (value) => { chosen[name] = value; fill(); };
   const sampled = first.rows.length < first.total ? ", drawn at random" : "";
   container.append(
-    paragraph(`t-SNE of ${sampleSize(first.rows.length, first.total)} ${first.subset} images${sampled}. Point at a dot to see its `
-      + "image. Click a class in the legend to hide it, double-click to show it alone."),
+    paragraph(`t-SNE of ${sampleSize(first.rows.length, first.total)} ${first.subset} images${sampled}. Point at a dot `
+      + "to see its image. Click a class in the legend to hide it, double-click to show it alone."),
     element("div", { class: "controls" },
       single ? null : choice("Show", kinds.map((kind) => [kind, kind]), set("kind")),
-      choice("Color by", [["truth", "label"], ["predicted", "prediction"], ["verdict", "correct or wrong"]], set("color"), chosen.color)),
+      choice("Color by", COLORINGS, set("color"), chosen.color)),
     grid);
   fill();
 }

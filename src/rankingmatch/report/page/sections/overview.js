@@ -7,7 +7,7 @@
  * @property {string[]} names
  */
 /**
- * @typedef {Object} MeasuredError
+ * @typedef {Object} ErrorEstimate
  * @property {string} subset
  * @property {number} images
  * @property {number} error
@@ -33,7 +33,7 @@
  */
 /**
  * @typedef {Object} RunOverview
- * @property {MeasuredError|null} measured
+ * @property {ErrorEstimate|null} measured
  * @property {Gain|null} gain
  * @property {number|null} test_error
  * @property {number|null} val_error
@@ -59,6 +59,7 @@
 
 const SUBSETS = { test: "Test error", validation: "Validation error", unlabeled: "Error on unlabeled images" };
 const HEADLINE_RUNS = 3;
+const GAIN = "vs. supervised";
 
 /** @param {OverviewData} data */
 function drawOverview(container, data) {
@@ -67,56 +68,72 @@ function drawOverview(container, data) {
     container.append(element("div", { class: "cards" }, ...headlineCards(runs[0], data.runs[0])));
   } else {
     container.append(element("div", { class: "cards" }, ...gainCards(data)), heading("Runs"),
-      paragraph("Test error in percent with the 95% confidence interval over the test images. \"vs. supervised\" compares with the "
-        + "supervised run with the same labels and seed, on the same images."), runTable(data));
+      paragraph(`Test error with its 95% confidence interval over the test images. ${explainGain(data)}`),
+      runTable(data));
     if (data.fold_differences.some((row) => row.folds > 1)) drawFoldDifferences(container, data.fold_differences);
     container.append(heading("Curves"));
   }
   plotPanels(container, data.panels);
-  if (single && data.runs[0].weights) container.append(paragraph(`All predictions on this page were made with ${data.runs[0].weights}.`));
+  const { weights } = data.runs[0];
+  if (single && weights) container.append(paragraph(`All predictions on this page were made with ${weights}.`));
   container.append(...data.runs.map((run, index) => howToRepeat(runs[index], run)));
+}
+
+function explainGain(data) {
+  if (!data.runs.some((run) => run.gain)) return "";
+  return `"${GAIN}" is the difference from the supervised run with the same labels and seed, in percentage points; `
+    + "its 95% interval is computed from both models' predictions on the same images.";
 }
 
 /** @param {Note} note */
 function noteOf({ text, status, names }) {
-  return element("p", { class: `note ${status.replace(" ", "-")}` }, names.length ? element("b", {}, names.join(", ") + ": ") : null, text);
+  const about = names.length ? element("b", {}, names.join(", ") + ": ") : null;
+  return element("p", { class: `note ${status.replace(" ", "-")}` }, about, text);
 }
 
 // --- headline numbers ---------------------------------------------------------------------------------------
 function card(label, value, details, verdict = "") {
   return element("div", { class: "card" }, element("div", { class: "label" }, label),
-    element("div", { class: `value ${verdict}` }, value), details ? element("div", { class: "details" }, details) : null);
+    element("div", { class: `value ${verdict}` }, value),
+    details ? element("div", { class: "details" }, details) : null);
 }
 const intervalText = ([low, high]) => `95% CI ${low.toFixed(2)} – ${high.toFixed(2)}%`;
 
 function headlineCards(header, run) {
   const { measured } = run, cards = [errorCard(run), gainCard(header, run)];
-  cards.push(card("Labels", count(header.labels), header.unlabeled ? `and ${count(header.unlabeled)} unlabeled images` : ""));
+  cards.push(card("Labels", count(header.labels),
+    header.unlabeled ? `and ${count(header.unlabeled)} unlabeled images` : ""));
   if (run.confident !== null) {
     cards.push(card("Confident pseudo-labels", percent(100 * run.confident, 1),
       run.purity === null ? "at the last evaluation" : `${percent(100 * run.purity, 1)} of them correct`));
   }
-  if (measured) cards.push(card("Calibration error", percent(measured.calibration_error), "mean gap between confidence and accuracy"));
-  cards.push(card("Steps", count(run.step), header.status === "finished" ? `in ${duration(run.seconds)}` : `of ${count(run.steps)}`));
+  if (measured) {
+    cards.push(card("Calibration error", percent(measured.calibration_error), "mean gap between confidence and accuracy"));
+  }
+  cards.push(card("Steps", count(run.step),
+    header.status === "finished" ? `in ${duration(run.seconds)}` : `of ${count(run.steps)}`));
   return cards.filter(Boolean);
 }
 // The error of the model's predictions, or the last recorded one; titled by what it is, unless given a title.
 function errorCard({ measured, test_error, val_error }, title) {
   if (measured) {
     const { subset, error, interval, images } = measured;
-    return card(title || SUBSETS[subset], percent(error), `${intervalText(interval)}, ${count(images)} ${subset} images`);
+    return card(title || SUBSETS[subset], percent(error),
+      `${intervalText(interval)}, ${count(images)} ${subset} images`);
   }
   const [subset, error] = test_error !== null ? ["test", test_error] : ["validation", val_error];
-  return error === null ? null : card(title || SUBSETS[subset], percent(error), `${subset} error at the last evaluation`);
+  return error === null ? null
+    : card(title || SUBSETS[subset], percent(error), `${subset} error at the last evaluation`);
 }
 function gainCard(header, { gain }) {
   if (!gain) {
     return single && header.method !== "supervised"
-      ? card("vs. supervised", "–", "to compare, add a supervised run: rankingmatch report RUN SUPERVISED_RUN") : null;
+      ? card(GAIN, "–", "to compare, add a supervised run: rankingmatch report RUN SUPERVISED_RUN") : null;
   }
   const significant = gain.half_width !== null && Math.abs(gain.points) > gain.half_width;
   const interval = gain.half_width === null ? "" : `95% CI ± ${gain.half_width.toFixed(2)}; `;
-  return card("vs. supervised", `${signed(-gain.points)} points`, `${interval}supervised ${percent(gain.supervised_error)}`,
+  const details = `${interval}supervised ${percent(gain.supervised_error)}`;
+  return card(GAIN, `${signed(-gain.points)} points`, details,
     significant ? (gain.points > 0 ? "good" : "bad") : "");
 }
 function gainCards(data) {
@@ -127,26 +144,40 @@ function gainCards(data) {
 // --- comparison ---------------------------------------------------------------------------------------------
 const groupOf = (header) => `${header.dataset} ${header.labels}`;
 
-function runTable(data) {
+// The lowest test error of each dataset and number of labels.
+function lowestErrors(data) {
   const lowest = {};
   runs.forEach((header, index) => {
     const error = data.runs[index].test_error;
     if (error !== null && !(error >= lowest[groupOf(header)])) lowest[groupOf(header)] = error;
   });
+  return lowest;
+}
+function runTable(data) {
+  const lowest = lowestErrors(data);
   const differs = (key) => new Set(runs.map((header) => header[key])).size > 1;
-  const namedByMethod = runs.every((header) => header.name.startsWith(header.method));
-  const extra = ["dataset", "method", "labels", "seed"].filter((key) => differs(key) && !(key === "method" && namedByMethod));
-  const rows = runs.map((header, index) => {
-    const run = data.runs[index], best = run.test_error !== null && run.test_error === lowest[groupOf(header)];
-    return [
-      { text: header.name }, ...extra.map((key) => ({ text: header[key], kind: typeof header[key] === "number" ? "number" : "" })),
-      { ...numberCell(run.test_error), kind: best ? "number best" : "number" },
-      { text: run.measured && run.measured.subset === "test" ? run.measured.interval.map((end) => end.toFixed(2)).join(" – ") : "", kind: "number" },
-      { text: gainText(run.gain), kind: "number", value: run.gain ? -run.gain.points : null },
-      numberCell(run.val_error), { text: duration(run.seconds), kind: "number", value: run.seconds },
-      numberCell(run.memory === null ? null : run.memory / 2 ** 20, 0), { text: statusText(header, run) }];
-  });
-  return sortableTable(["run", ...extra, "test error %", "95% CI", "vs. supervised", "val. error %", "time", "memory MB", "status"], rows);
+  const named = { method: runs.every((header) => header.name.startsWith(header.method)) };
+  const headerColumns = ["dataset", "method", "labels", "seed"].filter((key) => differs(key) && !named[key]).map((key) =>
+    [key, (header) => ({ text: header[key], kind: typeof header[key] === "number" ? "number" : "" })]);
+  const isLowest = (header, run) => run.test_error !== null && run.test_error === lowest[groupOf(header)];
+  const gains = [GAIN, (_, { gain }) => ({ text: gainText(gain), kind: "number", value: gain ? -gain.points : null })];
+  const columns = [
+    ["run", (header) => ({ text: header.name })],
+    ...headerColumns,
+    ["test error %", (header, run) =>
+      ({ ...numberCell(run.test_error), kind: isLowest(header, run) ? "number best" : "number" })],
+    ["95% CI", (_, run) => ({ text: testInterval(run), kind: "number" })],
+    ...(data.runs.some((run) => run.gain) ? [gains] : []),
+    ["val. error %", (_, run) => numberCell(run.val_error)],
+    ["time", (_, run) => ({ text: duration(run.seconds), kind: "number", value: run.seconds })],
+    ["memory MB", (_, run) => numberCell(run.memory === null ? null : run.memory / 2 ** 20, 0)],
+    ["status", (header, run) => ({ text: statusText(header, run) })],
+  ];
+  const rows = runs.map((header, index) => columns.map(([, cell]) => cell(header, data.runs[index])));
+  return sortableTable(columns.map(([name]) => name), rows);
+}
+function testInterval({ measured }) {
+  return measured && measured.subset === "test" ? measured.interval.map((end) => end.toFixed(2)).join(" – ") : "";
 }
 function gainText(gain) {
   if (!gain) return "";
@@ -154,22 +185,27 @@ function gainText(gain) {
 }
 function statusText(header, run) {
   if (header.status === "finished") return "finished";
-  return header.status === "diverged" ? `NaN at step ${run.diverged_at}` : `${count(run.step)} of ${count(run.steps)} steps`;
+  if (header.status === "diverged") return `NaN at step ${run.diverged_at}`;
+  return `${count(run.step)} of ${count(run.steps)} steps`;
 }
 
 /** @param {FoldDifference[]} rows */
 function drawFoldDifferences(container, rows) {
-  container.append(heading("Differences over folds"), paragraph("Test error minus the baseline's with the same seed, in percentage points: "
-    + "below 0 is better than the baseline. Mean and 95% confidence interval by Student's t; one fold has no interval."));
+  container.append(heading("Differences over folds"), paragraph("Test error minus the baseline's with the same seed, in "
+    + "percentage points: below 0 is better than the baseline. Mean and 95% confidence interval by Student's t; one fold "
+    + "has no interval."));
   const severalGroups = new Set(rows.map(groupOf)).size > 1;
-  const rowName = (row) => plotText(`${row.method} − ${row.baseline}${severalGroups ? ` (${row.dataset}, ${row.labels})` : ""}`);
-  const folds = rows.flatMap((row) => Object.entries(row.differences).map(([seed, value]) => ({ seed, value, name: rowName(row) })));
+  const groupName = (row) => (severalGroups ? ` (${row.dataset}, ${row.labels})` : "");
+  const rowName = (row) => plotText(`${row.method} − ${row.baseline}${groupName(row)}`);
+  const folds = rows.flatMap((row) =>
+    Object.entries(row.differences).map(([seed, value]) => ({ seed, value, name: rowName(row) })));
   plot(container, "", () => [[
     { type: "scatter", mode: "markers", name: "mean", y: rows.map(rowName), x: rows.map((row) => row.mean),
       error_x: { type: "data", array: rows.map((row) => row.half_width || 0), color: css("muted"), thickness: 1.5 },
       marker: { color: css("accent"), size: 10, symbol: "diamond" }, hovertemplate: "mean %{x:.2f}<extra></extra>" },
-    { type: "scatter", mode: "markers", name: "fold", y: folds.map((fold) => fold.name), x: folds.map((fold) => fold.value),
-      text: folds.map((fold) => fold.seed), marker: { color: css("muted"), size: 6, opacity: 0.7 },
+    { type: "scatter", mode: "markers", name: "fold", y: folds.map((fold) => fold.name),
+      x: folds.map((fold) => fold.value), text: folds.map((fold) => fold.seed),
+      marker: { color: css("muted"), size: 6, opacity: 0.7 },
       hovertemplate: "seed %{text}: %{x:.2f}<extra></extra>" },
   ], layoutFor({
     xaxis: { title: { text: "percentage points" }, zeroline: true, zerolinecolor: css("bad"), zerolinewidth: 2 },

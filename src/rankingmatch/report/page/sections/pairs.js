@@ -33,8 +33,9 @@
 
 /** @param {PairsOfRun} pairs */
 function drawPairs(body, pairs, run) {
-  body.append(paragraph("RankingMatch ranks outputs, not representations: two images of one class should have similar outputs, "
-    + `however different they look. Cosine similarities of all pairs of ${sampleSize(pairs.images, pairs.total)} ${pairs.subset} images.`));
+  const images = `${sampleSize(pairs.images, pairs.total)} ${pairs.subset} images`;
+  body.append(paragraph("RankingMatch ranks outputs, not representations: two images of one class should have similar "
+    + `outputs, however different they look. Cosine similarities of all pairs of ${images}.`));
   const grid = element("div", { class: "grid" });
   body.append(grid);
   plotHistogram(grid, "Outputs (logits)", pairs.outputs);
@@ -57,16 +58,20 @@ function plotHistogram(grid, title, histogram) {
   plot(grid, title, () => [[
     trace(withMean("same class", histogram.same_class_mean), histogram.same_class, css("accent")),
     trace(withMean("different classes", histogram.other_class_mean), histogram.other_class, css("muted")),
-  ], layoutFor({ xaxis: { title: { text: "cosine similarity" }, range: [-1, 1] }, yaxis: { title: { text: "% of pairs" } } })]);
+  ], layoutFor({
+    xaxis: { title: { text: "cosine similarity" }, range: [-1, 1] }, yaxis: { title: { text: "% of pairs" } },
+  })]);
 }
 
 /** @param {ExamplePair} pair */
 function examplePair(pairs, pair, run) {
   return element("div", { class: "card pair" },
-    ...pair.thumbnails.map((index, side) => thumbnail(pairs.sprite, index, 84, `${pairs.subset} image ${pair.rows[side]}`)),
+    ...pair.thumbnails.map((index, side) =>
+      thumbnail(pairs.sprite, index, 84, `${pairs.subset} image ${pair.rows[side]}`)),
     factsTable([["class", className(run, pair.label)], ["outputs", pair.outputs.toFixed(4)],
       ["representations", pair.representations.toFixed(4)]]));
 }
 
 registerSection("pairs", (container, /** @type {PairsData} */ data) => drawOneRun(container, data.runs,
-  "There is no model yet, no labels are known for the evaluated images, or the network returns no representations.", drawPairs));
+  "There is no model yet, no labels are known for the evaluated images, or the network returns no representations.",
+  drawPairs));

@@ -23,7 +23,8 @@ const BINS = 20;
 /** @param {PseudoLabelsOfRun} labels */
 function drawPseudoLabels(body, labels, run) {
   const known = labels.truth.some((label) => label >= 0), threshold = labels.threshold;
-  body.append(paragraph(`Predictions for ${sampleSize(labels.rows.length, labels.total)} unlabeled images, without augmentation. `
+  const images = `${sampleSize(labels.rows.length, labels.total)} unlabeled images`;
+  body.append(paragraph(`Predictions for ${images}, without augmentation. `
     + (threshold === null ? "" : `Confident means a probability of at least τ = ${threshold}. `)
     + (known ? "The true labels are known here; they are used only to evaluate." : "The true labels are not known.")));
   const grid = element("div", { class: "grid" });
@@ -99,8 +100,8 @@ function matches(labels, run, filter) {
     confident: (i) => isConfident(labels, i), unconfident: (i) => !isConfident(labels, i),
     confident_wrong: (i) => isConfident(labels, i) && isWrong(labels, i),
   };
-  const text = (i) => [className(run, labels.predicted[i]), labels.truth[i] < 0 ? "" : className(run, labels.truth[i]), labels.rows[i]]
-    .join(" ").toLowerCase();
+  const trueName = (i) => (labels.truth[i] < 0 ? "" : className(run, labels.truth[i]));
+  const text = (i) => [className(run, labels.predicted[i]), trueName(i), labels.rows[i]].join(" ").toLowerCase();
   const direction = filter.order === "descending" ? -1 : 1;
   return labels.rows.map((_, i) => i)
     .filter((i) => (filter.label === "" || labels.predicted[i] === Number(filter.label)) && verdicts[filter.verdict](i)
@@ -140,11 +141,12 @@ function filterControls(labels, run, known, filter, set) {
   const classes = run.classes.map((name, label) => [String(label), name]);
   const orders = [["descending", "most confident first"], ["ascending", "least confident first"]];
   return element("div", { class: "controls", id: "filters" },
-    choice("Pseudo-label", [["", "any"], ...classes], set("label")), choice("Show", verdicts, set("verdict"), filter.verdict),
+    choice("Pseudo-label", [["", "any"], ...classes], set("label")),
+    choice("Show", verdicts, set("verdict"), filter.verdict),
     slider("Confidence from", "least"), slider("to", "most"), choice("Order", orders, set("order")),
     element("label", {}, "Search", search),
-    element("button", { type: "button", id: "csv", onclick: () => download(csvOf(labels, run, matches(labels, run, filter))) },
-      "Download as CSV"));
+    element("button", { type: "button", id: "csv",
+      onclick: () => download(csvOf(labels, run, matches(labels, run, filter))) }, "Download as CSV"));
 }
 
 // --- download -----------------------------------------------------------------------------------------------

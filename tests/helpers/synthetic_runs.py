@@ -11,7 +11,7 @@ HTML_NAME = "<img src=x onerror=alert(1)>"
 
 
 def make_predictions(
-    part: str = "test", count: int = 60, classes: int = 3, side: int = 8, seed: int = 0
+    subset: str = "test", count: int = 60, classes: int = 3, side: int = 8, seed: int = 0
 ) -> Predictions:
     """Predictions that are mostly correct and confident, with features that cluster by class."""
     rng = np.random.default_rng(seed)
@@ -20,7 +20,7 @@ def make_predictions(
     logits = rng.normal(0, 1, (count, classes)) + 4 * np.eye(classes)[predicted]
     features = rng.normal(0, 1, (count, 16)) + 3 * rng.normal(0, 1, (classes, 16))[truth]
     images = (rng.integers(0, 60, (count, side, side, 3)) + 180 * truth[:, None, None, None] / classes).astype(np.uint8)
-    return Predictions(part, images, np.arange(count), truth, logits, features)
+    return Predictions(subset, images, np.arange(count), truth, logits, features)
 
 
 def make_history(evaluations: int = 5, classes: int = 3, **changed: Any) -> list[dict[str, Any]]:
@@ -59,12 +59,12 @@ def make_run(classes: int = 3, **changed: Any) -> RunData:
         classes=names,
         status=Status.FINISHED,
         steps=50,
-        place="made-12",
+        directory="made-12",
         command="rankingmatch train made --labels 12",
         environment={"torch": "2"},
         settings={"threshold": 0.95},
         history=make_history(classes=classes),
-        judged=make_predictions(classes=classes, count=max(60, classes)),
+        evaluated=make_predictions(classes=classes, count=max(60, classes)),
         unlabeled=make_predictions("unlabeled", 150, classes=classes, seed=1),
         unlabeled_total=150,
         weights="the averaged weights of step 50, the last",

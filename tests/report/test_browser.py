@@ -226,9 +226,12 @@ def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
     [
         ({"classes": 2}, ""),
         ({"classes": 200}, ""),
-        ({"status": Status.DIVERGED, "diverged_at": 7, "diverged_part": "total", "judged": None}, "stopped at step 7"),
-        ({"status": Status.UNDER_WAY, "history": [], "judged": None, "unlabeled": None}, "not finished"),
-        ({"judged": without_truth(make_predictions())}, ""),
+        (
+            {"status": Status.DIVERGED, "diverged_at": 7, "diverged_part": "total", "evaluated": None},
+            "stopped at step 7",
+        ),
+        ({"status": Status.UNDER_WAY, "history": [], "evaluated": None, "unlabeled": None}, "not finished"),
+        ({"evaluated": without_truth(make_predictions())}, ""),
     ],
     ids=["2 classes", "200 classes", "NaN", "under way", "no labels"],
 )

@@ -26,11 +26,11 @@ FOLDS = [
 PAGES: dict[str, list[Any]] = {
     "finished": [make_run(step_costs=MEASURED)],
     "many classes": [make_run(classes=30)],
-    "under way, nothing yet": [make_run(status=Status.UNDER_WAY, history=[], judged=None, unlabeled=None)],
-    "diverged": [make_run(status=Status.DIVERGED, diverged_at=7, diverged_part="total", judged=None)],
+    "under way, nothing yet": [make_run(status=Status.UNDER_WAY, history=[], evaluated=None, unlabeled=None)],
+    "diverged": [make_run(status=Status.DIVERGED, diverged_at=7, diverged_part="total", evaluated=None)],
     "old": [make_run(history=OLD, test_error=None, val_error=None, seconds=None, threshold=None)],
-    "no labels": [make_run(judged=without_truth(make_predictions()), history=make_history(test_error=None))],
-    "no representations": [make_run(judged=replace(make_predictions(), features=None))],
+    "no labels": [make_run(evaluated=without_truth(make_predictions()), history=make_history(test_error=None))],
+    "no representations": [make_run(evaluated=replace(make_predictions(), features=None))],
     "folds": FOLDS,
 }
 

@@ -208,7 +208,7 @@ def test_vectors_of_any_width_and_equal_vectors_can_be_embedded(width: int) -> N
 def test_an_embedding_is_of_a_sample_and_names_its_size() -> None:
     section = embedding_of_run(0, make_predictions(count=60), "key", Sprite(), points=20)
     assert (section["total"], len(section["rows"]), len(section["points"]["logits"][0])) == (60, 20, 20)
-    few = make_run(judged=make_predictions(count=6))
+    few = make_run(evaluated=make_predictions(count=6))
     assert embedding_data(ReportInput([few], [0], {})) == {"runs": []}
 
 
@@ -276,7 +276,7 @@ def test_folds_are_compared_seed_by_seed() -> None:
 
 
 def test_the_gain_over_supervised_is_measured_on_the_same_images() -> None:
-    mine, alone = make_run(), make_run(name="alone", method="supervised", judged=make_predictions(seed=5))
+    mine, alone = make_run(), make_run(name="alone", method="supervised", evaluated=make_predictions(seed=5))
     gain = gain_over_supervised(mine, [mine, alone])
     assert gain is not None
     first, second = prediction_metrics(make_predictions()), prediction_metrics(make_predictions(seed=5))

@@ -103,8 +103,8 @@ def gain_over_supervised(run: RunData, runs: list[RunData]) -> Gain | None:
 
 def _paired_gain(run: RunData, supervised: RunData) -> Gain | None:
     """The gain measured on the same images, if both runs have predictions for them."""
-    mine = prediction_metrics(run.judged) if run.judged else None
-    theirs = prediction_metrics(supervised.judged) if supervised.judged else None
+    mine = prediction_metrics(run.evaluated) if run.evaluated else None
+    theirs = prediction_metrics(supervised.evaluated) if supervised.evaluated else None
     if mine is None or theirs is None or len(mine.wrong) != len(theirs.wrong):
         return None
     points, half_width = paired_difference(theirs.wrong, mine.wrong)

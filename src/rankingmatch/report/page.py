@@ -109,7 +109,7 @@ def _title(runs: list[RunData]) -> str:
 def _header(run: RunData) -> RunHeader:
     return {
         "name": run.name,
-        "directory": run.place,
+        "directory": run.directory,
         "dataset": run.dataset,
         "method": run.method,
         "labels": run.labels,

@@ -33,7 +33,7 @@ class Predictions:
 
     Attributes
     ----------
-    part : str
+    subset : str
         The subset: ``"test"``, ``"validation"`` or ``"unlabeled"``.
     images : ndarray of shape (n, height, width, channels), dtype uint8
         The images.
@@ -47,7 +47,7 @@ class Predictions:
         Representations before the last layer; None if the network returns logits only.
     """
 
-    part: str
+    subset: str
     images: np.ndarray
     rows: np.ndarray
     truth: np.ndarray
@@ -87,7 +87,7 @@ class Predictions:
         """The predictions at these indices."""
         features = None if self.features is None else self.features[indices]
         return Predictions(
-            self.part, self.images[indices], self.rows[indices], self.truth[indices], self.logits[indices], features
+            self.subset, self.images[indices], self.rows[indices], self.truth[indices], self.logits[indices], features
         )
 
 
@@ -109,7 +109,7 @@ class RunData:
         How far the run got.
     steps : int
         Length of training in steps.
-    place : str
+    directory : str
         Name of the run directory.
     command : str
         Command line that repeats the run.
@@ -119,7 +119,7 @@ class RunData:
         Rows of ``metrics.jsonl``, one for each evaluation. Rows of older runs may lack keys.
     step_costs : ndarray of shape (measured steps, 3)
         Step, seconds and peak memory in bytes of each measured step.
-    judged : Predictions, optional
+    evaluated : Predictions, optional
         Predictions on test images, or on another subset where there are none.
     unlabeled : Predictions, optional
         Predictions on unlabeled images, possibly a sample of them.
@@ -149,13 +149,13 @@ class RunData:
     classes: tuple[str, ...]
     status: Status
     steps: int
-    place: str
+    directory: str
     command: str
     environment: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     step_costs: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    judged: Predictions | None = None
+    evaluated: Predictions | None = None
     unlabeled: Predictions | None = None
     unlabeled_total: int = 0
     weights: str = ""

@@ -34,7 +34,7 @@ class ReportInput:
     def sprite(self, run: RunData, predictions: Predictions) -> tuple[str, Sprite]:
         """Key and sprite for thumbnails of these images; runs on the same images share one."""
         size = "×".join(map(str, predictions.images.shape[1:]))
-        key = f"{run.dataset} {predictions.part} {size}"
+        key = f"{run.dataset} {predictions.subset} {size}"
         return key, self.sprites.setdefault(key, Sprite())
 
 

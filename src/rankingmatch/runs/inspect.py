@@ -101,7 +101,7 @@ def _with_names(runs_data: list[RunData]) -> list[RunData]:
     ]
     differing = [parts[0], *(part for part in parts[1:] if len(set(part)) > 1)]
     names = [", ".join(name) for name in zip(*differing, strict=True)]
-    for other in ([data.place for data in runs_data], [str(number + 1) for number in range(len(runs_data))]):
+    for other in ([data.directory for data in runs_data], [str(number + 1) for number in range(len(runs_data))]):
         if len(set(names)) < len(names):
             names = other if len(set(other)) == len(other) else names
     return [replace(data, name=name) for data, name in zip(runs_data, names, strict=True)]
@@ -116,7 +116,7 @@ def _recorded(run: Run, source: Source | None = None) -> RunData:
         status = Status.FINISHED if result.diverged_at is None else Status.DIVERGED
     return RunData(
         name=config.method,
-        place=run.path.resolve().name,
+        directory=run.path.resolve().name,
         dataset=config.dataset,
         method=config.method,
         labels=result.labels if result else run.label_count() or config.data.labels or 0,
@@ -177,16 +177,16 @@ def _with_saved_model(run: Run, data: RunData, split: Split, device: torch.devic
 def _with_predictions(data: RunData, split: Split, model: Classifier, weights: str, audited: int) -> RunData:
     """The run with the predictions of a model for test (or validation) and unlabeled images."""
     device = model.mean.device
-    judged = _evaluated_predictions(model, split, device)
+    evaluated = _evaluated_predictions(model, split, device)
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
     unlabeled = None
     if len(rows):
         unlabeled = model_predictions(model, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
-    if judged is None:
+    if evaluated is None:
         data = _noted(data, "There are no test images: unlabeled images are shown instead.")
-    elif judged.part == "validation":
+    elif evaluated.subset == "validation":
         data = _noted(data, "There are no test images: validation images are shown instead.")
-    return replace(data, judged=judged or unlabeled, unlabeled=unlabeled, weights=weights)
+    return replace(data, evaluated=evaluated or unlabeled, unlabeled=unlabeled, weights=weights)
 
 
 def _noted(data: RunData, note: str) -> RunData:

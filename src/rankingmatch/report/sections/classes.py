@@ -57,8 +57,8 @@ def classes_data(report: ReportInput) -> ClassesData:
     """Confusion, calibration and mistakes of each detailed run whose labels are known."""
     runs = []
     for index, run in report.detailed_runs():
-        if run.judged is not None:
-            shown = classes_of_run(index, run.judged, *report.sprite(run, run.judged))
+        if run.evaluated is not None:
+            shown = classes_of_run(index, run.evaluated, *report.sprite(run, run.evaluated))
             runs += [shown] if shown else []
     return {"runs": runs}
 
@@ -70,7 +70,7 @@ def classes_of_run(index: int, predictions: Predictions, key: str, sprite: Sprit
         return None
     return {
         "run": index,
-        "subset": predictions.part,
+        "subset": predictions.subset,
         "sprite": key,
         "images": metrics.count,
         "calibration_error": metrics.calibration_error,

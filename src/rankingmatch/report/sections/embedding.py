@@ -42,8 +42,8 @@ def embedding_data(report: ReportInput) -> EmbeddingData:
     points = POINTS.get(len(report.detailed), POINTS_OF_MANY_RUNS)
     runs = []
     for index, run in report.detailed_runs():
-        if run.judged is not None and min(len(run.judged), points) >= FEWEST_IMAGES:
-            runs.append(embedding_of_run(index, run.judged, *report.sprite(run, run.judged), points))
+        if run.evaluated is not None and min(len(run.evaluated), points) >= FEWEST_IMAGES:
+            runs.append(embedding_of_run(index, run.evaluated, *report.sprite(run, run.evaluated), points))
     return {"runs": runs}
 
 
@@ -56,7 +56,7 @@ def embedding_of_run(index: int, predictions: Predictions, key: str, sprite: Spr
     metrics = prediction_metrics(predictions)
     return {
         "run": index,
-        "subset": predictions.part,
+        "subset": predictions.subset,
         "sprite": key,
         "error": metrics.error if metrics else None,
         "total": len(predictions),

@@ -87,11 +87,11 @@ def run_overview(run: RunData, runs: list[RunData], detailed: bool = True) -> Ru
 
 def measured_error(run: RunData) -> ErrorEstimate | None:
     """The error of the run's model with its interval; None without a model or without labels."""
-    metrics = prediction_metrics(run.judged) if run.judged else None
-    if run.judged is None or metrics is None:
+    metrics = prediction_metrics(run.evaluated) if run.evaluated else None
+    if run.evaluated is None or metrics is None:
         return None
     return {
-        "subset": run.judged.part,
+        "subset": run.evaluated.subset,
         "images": metrics.count,
         "error": metrics.error,
         "interval": metrics.interval,

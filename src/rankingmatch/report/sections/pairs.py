@@ -56,8 +56,8 @@ def pairs_data(report: ReportInput) -> PairsData:
     """Similarities within and between classes of each detailed run."""
     runs = []
     for index, run in report.detailed_runs():
-        if run.judged is not None:
-            shown = pairs_of_run(index, run.judged, *report.sprite(run, run.judged))
+        if run.evaluated is not None:
+            shown = pairs_of_run(index, run.evaluated, *report.sprite(run, run.evaluated))
             runs += [shown] if shown else []
     return {"runs": runs}
 
@@ -72,7 +72,7 @@ def pairs_of_run(index: int, predictions: Predictions, key: str, sprite: Sprite)
     outputs, representations = cosine_similarities(chosen.logits), cosine_similarities(chosen.features)
     return {
         "run": index,
-        "subset": predictions.part,
+        "subset": predictions.subset,
         "sprite": key,
         "images": len(chosen),
         "total": len(known),

@@ -252,8 +252,8 @@ def test_what_cannot_be_learned_from_is_named(change: Any, message: str) -> None
         ({"hyperparameters": {"treshold": 1}}, "unknown setting 'treshold'; did you mean 'threshold'"),
         ({"hyperparameters": {"threshold": 2}}, "^threshold is 2"),
         ({"hyperparameters": {"temperature": 0.5}}, "temperature is not used by the method 'rankingmatch-bm'"),
-        ({"hyperparameters": {"steps": 5}}, "'steps', which is a parameter of its own"),
-        ({"hyperparameters": {"labels": 5}}, "'labels', which X, y or a parameter of its own says"),
+        ({"hyperparameters": {"steps": 5}}, "'steps', which is a parameter of the estimator"),
+        ({"hyperparameters": {"labels": 5}}, "'labels', which X and y determine"),
     ],
 )
 def test_a_parameter_that_cannot_be_is_named_in_pythons_words(given: dict[str, Any], message: str) -> None:
@@ -366,7 +366,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_score_does_not_compare_texts_with_numbers() -> None:
     images, truth, labels = some(20)
-    with pytest.raises(InputError, match=r"classes are numbers .* and y has texts"):
+    with pytest.raises(InputError, match=r"classes are numbers .* but y contains strings"):
         quick(steps=1).fit(images, labels).score(images, truth.astype(str))
 
 
@@ -419,10 +419,10 @@ def test_balanced_draws_rare_classes_as_often(monkeypatch: pytest.MonkeyPatch) -
     assert drawn == [[most, 1, 1], [most, most, most]]
 
 
-@pytest.mark.parametrize("name", ["unlabeled", "labels_csv", "compile", "tensorboard", "checkpoint_steps", "licence"])
+@pytest.mark.parametrize("name", ["unlabeled", "labels_csv", "compile", "tensorboard", "checkpoint_steps", "license"])
 def test_options_that_would_do_nothing_are_refused(name: str) -> None:
     images, _, labels = some()
-    with pytest.raises(ConfigError, match=f"hyperparameters has '{name}'"):
+    with pytest.raises(ConfigError, match=f"hyperparameters contains '{name}'"):
         quick(hyperparameters={name: "x"}).fit(images, labels)
 
 

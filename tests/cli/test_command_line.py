@@ -148,7 +148,7 @@ def test_resume_starts_a_run_that_is_not_there(tmp_path: Path) -> None:
 def test_resume_refuses_other_settings(finished: Path, tmp_path: Path) -> None:
     code, _, err = rankingmatch("train", "--resume", "--out", finished, "--learning-rate", "1", cwd=tmp_path)
     assert code == 2
-    assert "learning_rate is 0" in err
+    assert "--learning-rate is 1" in err
 
 
 # --- evaluate, methods, datasets, bench ----------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_evaluate_agrees_with_training(finished: Path, tmp_path: Path) -> None:
     assert sum(map(sum, report["confusion"])) == report["images"] == 360
     code, out, _ = rankingmatch("evaluate", finished, "--best", cwd=tmp_path)
     assert code == 0
-    assert "most often taken for" in out
+    assert "most often predicted as" in out
 
 
 def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
     assert code == 0
     rows = {row["method"]: row for row in map(json.loads, out.splitlines())}
     assert rows["rankingmatch-bm"]["ranking loss"] == "BatchMean triplet"
-    assert rows["rankingmatch-ct"]["hyper-parameters"]["temperature"] == 0.2
-    assert "margin" not in rows["rankingmatch-ct"]["hyper-parameters"]
+    assert rows["rankingmatch-ct"]["hyperparameters"]["temperature"] == 0.2
+    assert "margin" not in rows["rankingmatch-ct"]["hyperparameters"]
     code, out, _ = rankingmatch("datasets", cwd=tmp_path)
     assert code == 0
     assert "digits" in out
@@ -262,11 +262,11 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "which data?"),
-        (["train", "--resume"], "which run? give it with --out"),
-        (["bench"], "which recipe? one of: demo, digits"),
+        (["train"], "give a dataset's name or a folder of images"),
+        (["train", "--resume"], "give --out with the run directory"),
+        (["bench"], "give one of demo, digits"),
         (["train", "digits", "--split", "nowhere.json"], "nowhere.json, which cannot be read (No such file"),
-        (["train", "digits", "--split", "some.json", "--labels", "40"], "--split says which images are labeled"),
+        (["train", "digits", "--split", "some.json", "--labels", "40"], "--split determines --labels"),
         (["trian"], "unknown command 'trian'; did you mean 'train'?"),
         (["train", "photos/catz"], "there is no folder photos/catz"),
         (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
@@ -289,11 +289,14 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["train", "digits", "--epochs", "1", "--steps", "2"], "--epochs and --steps"),
         (["train", "digits", "--treshold", "0.9"], "No such option '--treshold'"),
         (["train", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
-        (["evaluate", "nowhere"], "nowhere holds no run"),
-        (["report"], "which run? give its directory"),
+        (["evaluate", "nowhere"], "nowhere is not a run directory"),
+        (["report"], "a report needs at least one run directory"),
         (["report", "nowhere"], "nowhere"),
-        (["report", ".", "--out", "nowhere/page.html"], "--out nowhere/page.html: there is no directory nowhere"),
-        (["report", ".", "--out", "."], "--out .: it is a directory; name a file"),
+        (
+            ["report", ".", "--out", "nowhere/page.html"],
+            "--out nowhere/page.html cannot be written: there is no directory nowhere",
+        ),
+        (["report", ".", "--out", "."], "--out . is a directory; name a file"),
         (["report", ".", "--figures", "nowhere/figures"], "--figures nowhere/figures: there is no directory nowhere"),
         (["bench", "table99"], "unknown recipe 'table99'"),
         (["bench", "none.toml"], "there is no such file"),
@@ -301,7 +304,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
         (["bench", "digits", "--set", "steps"], "--set steps: write OPTION=VALUE"),
         (["bench", "digits", "--set", "stepz=4"], "unknown setting 'stepz'; did you mean 'steps'?"),
         (["bench", "digits", "--set", "steps=many"], "--steps is 'many'; it must be of type int"),
-        (["bench", "digits", "--set", "seed=4"], "seed is said by the recipe"),
+        (["bench", "digits", "--set", "seed=4"], "--seed is determined by the recipe"),
         (["bench", "digits", "--markdown", "nowhere/t.md"], "--markdown nowhere/t.md: there is no directory nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -383,7 +386,7 @@ def test_a_damaged_history_is_named(content: str, copy: Path, capsys: pytest.Cap
 
 def test_what_is_left_of_another_run_is_not_taken_for_a_new_one(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copy / "config.json").unlink()
-    assert "has no config.json: it is no run" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
+    assert "because it has no config.json" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
 
 
 def test_a_directory_with_other_things_in_it_is_refused(
@@ -426,7 +429,7 @@ def test_resume_checks_its_flags(flags: list[str], copy: Path, capsys: pytest.Ca
 def test_two_processes_do_not_work_in_one_directory(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copy / "result.json").unlink()
     with FileLock(copy / ".lock"):
-        assert "being worked on by another process" in complaint(capsys, "train", "--resume", "--out", copy)
+        assert "in use by another process" in complaint(capsys, "train", "--resume", "--out", copy)
 
 
 @pytest.mark.parametrize(
@@ -437,11 +440,11 @@ def test_two_processes_do_not_work_in_one_directory(copy: Path, capsys: pytest.C
         (["--method", "own_methods:NoDataclass"], "must be decorated with @dataclass(eq=False)"),
         (["--method", "own_methods:Unhashable"], "must be decorated with @dataclass(eq=False)"),
         (["--method", "own_methods:UnknownView"], "unknown view 'stronk'; did you mean 'strong'?"),
-        (["--method", "own_methods:Clash"], "'momentum', which is a setting already"),
+        (["--method", "own_methods:Clash"], "'momentum', which is already a setting"),
         (["--network", "own_network:raises"], "cannot be built (RuntimeError: no"),
         (["--network", "own_network:linear_network", "--rank-on", "features"], "this network returns logits only"),
         (["--network", "own_network:wrong_classes"], "must return logits (n, 10)"),
-        (["--network", "own_network:larger_images"], "cannot take 8×8×1 images"),
+        (["--network", "own_network:larger_images"], "cannot process 8×8×1 images"),
         (["--network", "wrn-28-0"], "the width must be at least 1"),
     ],
 )

@@ -25,7 +25,7 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("courtesies") / "run"
-    main(["train", "digits", *QUICK, "--out", str(path), "--quiet", "--licence", "CC0: for | all"])
+    main(["train", "digits", *QUICK, "--out", str(path), "--quiet", "--license", "CC0: for | all"])
     return path
 
 
@@ -54,9 +54,9 @@ def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
 
 
 def test_the_time_of_a_run_is_that_of_its_steps_and_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "measure", lambda config: (0.5, 3.0))
-    config = resolve("digits", "supervised", {"steps": 1000, "evaluate_every": 300})
-    assert estimate.estimate_run(config) == 1000 * 0.5 + 4 * 3.0
+    monkeypatch.setattr(estimate, "measure", lambda plan: (0.5, 3.0))
+    plan = resolve("digits", "supervised", {"steps": 1000, "evaluate_every": 300})
+    assert estimate.estimate_run(plan) == 1000 * 0.5 + 4 * 3.0
 
 
 def test_a_log_is_not_silent_between_evaluations(
@@ -82,12 +82,12 @@ def test_a_first_look_is_offered_where_large_images_take_long(
     monkeypatch.setattr(estimate, "estimate_run", lambda config: seconds)
     quick = [*QUICK, "--steps", "1", "--image-size", str(side)]
     main(["train", "digits", "--method", "supervised", *quick, "--out", str(tmp_path / "run")])
-    assert ("a first look, --image-size 16" in capsys.readouterr().err) == offered
+    assert ("preview, use --image-size 16" in capsys.readouterr().err) == offered
 
 
 def test_the_time_is_measured_by_steps_of_the_run_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["train", "digits", "--method", "supervised", *QUICK, "--steps", "100", "--out", str(tmp_path / "run")])
-    said = re.search(r"^time: about (\d+):(\d\d) here", capsys.readouterr().err, flags=re.MULTILINE)
+    said = re.search(r"^estimated time: (\d+):(\d\d), from", capsys.readouterr().err, flags=re.MULTILINE)
     assert said
     took = json.loads((tmp_path / "run/result.json").read_text())["seconds"]
     assert 60 * int(said[1]) + int(said[2]) <= 20 * took + 1  # of the right order, whatever else the machine does
@@ -95,16 +95,16 @@ def test_the_time_is_measured_by_steps_of_the_run_itself(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("why", ["short", "several processes", "diverges"])
 def test_no_time_is_said_where_it_cannot_be_known(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(config: object) -> tuple[float, float]:
+    def measure(plan: object) -> tuple[float, float]:
         if why == "diverges":
             raise DivergedError(1, "total")
         return 1.0, 1.0
 
     monkeypatch.setattr(estimate, "measure", measure)
     if why == "several processes":
-        monkeypatch.setattr(estimate, "count", lambda: 2)
-    config = resolve("digits", "supervised", {"steps": 99 if why == "short" else 1000})
-    assert estimate.estimate_run(config) is None
+        monkeypatch.setattr(estimate, "world_size", lambda: 2)
+    plan = resolve("digits", "supervised", {"steps": 99 if why == "short" else 1000})
+    assert estimate.estimate_run(plan) is None
 
 
 def test_the_end_of_a_run_says_what_to_do_next(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_the_model_card_says_what_and_how(run: Path) -> None:
         "rankingmatch-bm, network wrn-10-1, 6 steps of 8 labeled images, seed 0",
         f"| test error | {result['test_error']:.2f} % of 360 images |",
         f"| validation error | {result['val_error']:.2f} % of 137 images |",
-        "| licence | CC0: for \\| all |",
+        "| license | CC0: for \\| all |",
         'RankingMatchClassifier.load("model.safetensors")',
         "(n, 8, 8, 1) uint8",
         "- 9: 4",
@@ -165,8 +165,8 @@ def test_predict_shows_a_bar_on_a_terminal_only(run: Path, tmp_path: Path) -> No
         ),
         ("digit", ["digits", "svhn"], "did you mean 'digits'?"),
         ("trian", ["train", "evaluate"], "did you mean 'train'?"),
-        ("xyz", ["train", "evaluate"], "known: evaluate, train"),
-        ("", ["train"], "known: train"),
+        ("xyz", ["train", "evaluate"], "choose from: evaluate, train"),
+        ("", ["train"], "choose from: train"),
     ],
 )
 def test_the_nearest_names_are_suggested(name: str, known: list[str], words: str) -> None:

@@ -78,7 +78,7 @@ def test_held_out_images_are_announced(place: Path, capsys: pytest.CaptureFixtur
     class_folders(place / "photos", each=10)
     main(["train", "photos", "--method", "supervised", *QUICK])
     out, err = capsys.readouterr()
-    assert "no validation images: 6 of the labeled ones are held out" in err
+    assert "no validation images: holding out 6 of the labeled images" in err
     assert "validation error" in out
 
 
@@ -102,7 +102,7 @@ def test_uneven_labels_are_named_and_can_be_balanced(place: Path, caplog: pytest
     for number in range(20):
         picture(place / "photos/red" / f"more{number}.png")
     main(["train", "photos", "--method", "supervised", *QUICK, "--out", "uneven", "--quiet"])
-    assert any("'blue' has 2, 'red' has 22; --balanced" in message for message in caplog.messages)
+    assert any("'blue' has 2, 'red' has 22; the option balanced" in message for message in caplog.messages)
     caplog.clear()
     main(["train", "photos", "--method", "supervised", *QUICK, "--out", "even", "--balanced", "--quiet"])
     assert caplog.messages == []
@@ -111,7 +111,7 @@ def test_uneven_labels_are_named_and_can_be_balanced(place: Path, caplog: pytest
 def test_a_name_comes_before_a_folder_of_that_name(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     digit_files(place / "digits")
     main(["train", "digits", *QUICK, "--out", "run"])
-    assert "digits: the dataset, not the folder, which is ./digits" in capsys.readouterr().err
+    assert "digits: using the dataset of this name; for the folder, write ./digits" in capsys.readouterr().err
     main(["train", "./digits", *QUICK, "--out", "other"])
     assert "150 unlabeled" in capsys.readouterr().err
 
@@ -121,7 +121,7 @@ def test_bad_files_are_listed_at_the_end(place: Path, capsys: pytest.CaptureFixt
     (place / "photos/labeled/3/broken.png").write_text("no picture")
     main(["train", "photos", *QUICK, "--out", "run"])
     out = capsys.readouterr().out
-    assert "files left out: labeled/3/broken.png is not an image; all of them are in run/split.json" in out
+    assert "skipped files: labeled/3/broken.png is not an image; the full list is in run/split.json" in out
 
 
 # --- predict -------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytes
     (place / "broken.png").write_text("no picture")
     (place / "notes.txt").write_text("not even by its name")
     main(["predict", "run", "new", "--out", "p.csv"])
-    assert "1 files are left out: new/broken.png is not an image" in capsys.readouterr().err
+    assert "1 files were skipped: new/broken.png is not an image" in capsys.readouterr().err
     assert sorted(row["file"] for row in table(trained.parent / "p.csv")) == sorted(f"new/{name}" for name in names)
     main(["predict", "run", "new", "--json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -221,7 +221,7 @@ def test_validation_images_that_are_there_are_not_held_out_again(
     class_folders(place / "photos/val", each=2)
     with pytest.raises(SystemExit):
         main(["train", "photos", *QUICK, "--validation", "3", "--out", "run"])
-    assert "--validation 3: there are 6 validation images already; leave the flag out" in capsys.readouterr().err
+    assert "--validation is 3, but the data has 6 validation images already;" in capsys.readouterr().err
     assert not (place / "run").exists()
 
 
@@ -264,9 +264,9 @@ def test_images_are_sorted_into_class_folders(link: bool, trained: Path) -> None
     [
         (["nowhere.png"], "there is no file or folder nowhere.png"),
         (["empty"], "there are no images to predict"),
-        (["bad"], "more than half of the 2 files are bad: bad/0.png is empty, bad/1.png is empty"),
-        (["digits-files", "--link"], "--link goes with --sort-into"),
-        (["digits-files", "--sort-into", "digits-files"], "--sort-into digits-files is there and not empty"),
+        (["bad"], "more than half of the 2 files cannot be read: bad/0.png is empty, bad/1.png is empty"),
+        (["digits-files", "--link"], "--link needs --sort-into"),
+        (["digits-files", "--sort-into", "digits-files"], "--sort-into digits-files exists and is not empty"),
         (["digits-files", "--out", "nowhere/p.csv"], "there is no directory nowhere"),
     ],
 )
@@ -323,4 +323,4 @@ def test_pictures_are_not_sorted_into_the_directory_one_is_in(
     monkeypatch.chdir(place / "sorted")
     with pytest.raises(SystemExit, match="2"):
         main(["predict", "../run", "../digits-files/test", "--sort-into", ".", "--quiet"])
-    assert "--sort-into . is where you are" in capsys.readouterr().err
+    assert "--sort-into . is the current directory" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def test_a_compiled_network_learns_the_same(tmp_path: Path, monkeypatch: pytest.
         return graph.forward
 
     monkeypatch.setattr(nn.Module, "compile", partialmethod(nn.Module.compile, backend=as_it_is))
-    monkeypatch.setattr("rankingmatch.runs.job._refuse_to_compile_in_vain", lambda device: None)
+    monkeypatch.setattr("rankingmatch.runs.job._require_compiler", lambda device: None)
     plain, compiled = trained(tmp_path / "plain", compiled=False), trained(tmp_path / "compiled", compiled=True)
     assert captured
     assert plain.keys() == compiled.keys()
@@ -43,6 +43,6 @@ def test_without_a_compiler_a_sentence_says_so(tmp_path: Path, monkeypatch: pyte
         raise RuntimeError("No working C++ compiler found\nand much more")
 
     monkeypatch.setattr(torch, "compile", lambda function: fail)
-    with pytest.raises(ConfigError, match=r"--compile: .*No working C\+\+ compiler found\); .* leave the flag out"):
+    with pytest.raises(ConfigError, match=r"compile needs .*No working C\+\+ compiler found\); .* remove the option"):
         trained(tmp_path / "run", compiled=True)
     assert not (tmp_path / "run").exists()

@@ -229,7 +229,7 @@ def test_a_method_s_own_head_keeps_the_base_rate() -> None:
 
 def test_a_network_without_a_linear_head_is_refused() -> None:
     settings = tiny_settings(backbone_learning_rate=0.01)
-    with pytest.raises(ConfigError, match="no linear head on a backbone"):
+    with pytest.raises(ConfigError, match="needs a network with a linear head on a backbone"):
         begun(NetworkSettings("own_network:linear_network"), settings)
 
 

@@ -139,7 +139,9 @@ def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mappin
 
 def _source(recipe: Recipe, column: Column, given: Mapping[str, Any]) -> Source:
     """The dataset or folder of a column."""
-    settings = absolute_paths({**recipe.settings, **column.settings, **given})
+    settings = {**recipe.settings, **column.settings, **given}
+    check_settings(settings)
+    settings = absolute_paths(settings)
     return find_source(column.dataset, unlabeled=settings.get("unlabeled"), labels_csv=settings.get("labels_csv"))
 
 

@@ -41,10 +41,12 @@ def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Pat
     names = prediction.read_names(sys.stdin.buffer, b"\0" if options["null"] else b"\n")
     make_writer = prediction.json_writer if options["as_json"] else prediction.csv_writer
     with contextlib.ExitStack() as stack:
-        table = stack.enter_context(_open_text(out))
-        writers = [make_writer(table, info.classes, probabilities=options["probabilities"])]
+        writers = []
         if sort_into is not None:
-            writers.append(stack.enter_context(prediction.folder_writer(sort_into, info.classes, link=options["link"])))
+            folders = prediction.folder_writer(sort_into, info.classes, link=options["link"])
+            writers.append(stack.enter_context(folders))
+        table = stack.enter_context(_open_text(out))
+        writers.append(make_writer(table, info.classes, probabilities=options["probabilities"]))
         batches = prediction.predict_files(model, info, prediction.image_files(images, names), device)
         # On a terminal, a progress bar would mix with the rows.
         if not options["quiet"] and (out is not None or not sys.stdout.isatty()):

@@ -22,7 +22,7 @@ __all__ = [
 
 # Private-use characters around an option's name in a message: no file name, label or value has them.
 _OPEN, _CLOSE = "\ue000", "\ue001"
-_MARKED = re.compile(f"{_OPEN}([a-z0-9_]+){_CLOSE}")
+_MARKED = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 
 
 def setting(name: str) -> str:

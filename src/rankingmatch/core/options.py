@@ -1,4 +1,4 @@
-"""One declaration per hyper-parameter: default, type, help, allowed values and flag come from one place.
+"""One declaration per hyperparameter: default, type, help, allowed values and flag come from one place.
 
 A settings class is a dataclass whose fields are made by `option`. The command line turns the fields into
 flags, recipes and `config.json` name them, and `validate` checks them wherever they come from.
@@ -26,7 +26,7 @@ def option(
     kind: Kind = "learning",
     path: bool = False,
 ) -> Any:
-    """Declare a hyper-parameter: a dataclass field with all that interfaces need to know of it.
+    """Declare a hyperparameter: a dataclass field with all that interfaces need to know of it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def option(
 
 @dataclass(frozen=True)
 class Option:
-    """A declared hyper-parameter, as interfaces and docs see it."""
+    """A declared hyperparameter, as interfaces and docs see it."""
 
     name: str
     type: type

@@ -3,20 +3,25 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+LOWEST := .venv-lowest/.ready
+PYTEST := python -m pytest --numprocesses 2 --dist worksteal
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all fuzz crash lint format docs package results bench performance figure clean
+.PHONY: demo test test-all test-lowest fuzz crash lint format docs package results bench performance figure clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
 
 test: $(READY)  ## the test suite without the slow tests
-	$(PYTEST) -m "not slow"
+	$(BIN)/$(PYTEST) -m "not slow"
 
 test-all: $(READY)  ## the whole test suite
-	$(PYTEST)
+	$(BIN)/$(PYTEST)
+
+test-lowest: $(LOWEST)  ## tests of what uses other packages than torch, with the lowest versions that pyproject.toml allows
+	.venv-lowest/bin/$(PYTEST) -m "not slow" -W ignore::DeprecationWarning --ignore tests/report/test_browser.py \
+		tests/augment tests/bench tests/cli tests/data tests/networks tests/report tests/runs tests/test_estimator.py
 
 fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
 	$(BIN)/python tests/helpers/fuzzing.py --files 10000
@@ -60,12 +65,18 @@ figure: demo  ## the picture of the README, from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
 
 clean:  ## remove the environment and caches; runs/ is yours to keep
-	rm -rf .venv dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-lowest dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rankingmatch needs Python 3.11 or newer; set PYTHON=/path/to/python")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(LOWEST): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) tests/helpers/lowest.py > .venv-lowest/constraints.txt
+	PIP_CONSTRAINT=$(CURDIR)/.venv-lowest/constraints.txt .venv-lowest/bin/python -m pip install --quiet --editable '.[export,figures,tensorboard,test]'
 	@touch $@
 
 $(PEERS): $(READY)

@@ -2,17 +2,21 @@
 
 import json
 import logging
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split, tiny_state
 
+from rankingmatch.augment import CTAugment
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import RunError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
+from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import State, initial_state
@@ -108,6 +112,44 @@ def test_losses_keep_the_order_of_the_method(tmp_path: Path) -> None:
     again = [list(record.metrics.losses) for record in train(restored, split, settings) if record.metrics]
     assert again == told
     assert told[0] != sorted(told[0])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_restored_optimizer_takes_the_same_steps(optimizer: str, tmp_path: Path) -> None:
+    split, settings = tiny_split(), replace(tiny_settings(steps=6), optimizer=optimizer)
+    whole = tiny_state(split, settings)
+    list(train(whole, split, settings))
+    interrupted = tiny_state(split, settings)
+    for _ in islice(train(interrupted, split, settings), 3):
+        pass
+    save_checkpoint(tmp_path, interrupted)
+    resumed = tiny_state(split, settings)
+    assert restore_latest(tmp_path, resumed)
+    list(train(resumed, split, settings))
+    for ours, theirs in zip(resumed.objective.parameters(), whole.objective.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_an_older_checkpoint_has_the_rates_of_all_operations_in_one_matrix(tmp_path: Path) -> None:
+    split, settings = tiny_split(), tiny_settings(steps=2)
+    state = tiny_state(split, settings, "fixmatch-cta")
+    list(train(state, split, settings))
+    save_checkpoint(tmp_path, state)
+    (path,) = tmp_path.glob("*.safetensors")
+    policy = state.views["strong"]
+    assert isinstance(policy, CTAugment)
+    tensors = {name: value for name, value in load_file(path).items() if not name.startswith("views.")}
+    save_file({**tensors, "views.strong.rates": policy.rates}, path)
+    values = json.loads(path.with_suffix(".json").read_text())
+    del values["format"]
+    path.with_suffix(".json").write_text(json.dumps({**values, **checksums(values, path.read_bytes())}))
+    restored = tiny_state(split, settings, "fixmatch-cta")
+    assert restore_latest(tmp_path, restored)
+    strong = restored.views["strong"]
+    assert isinstance(strong, CTAugment)
+    assert {name: rates.tolist() for name, rates in strong.state_dict().items()} == {
+        name: rates.tolist() for name, rates in policy.state_dict().items()
+    }
 
 
 def test_tensors_without_their_json_do_not_count(tmp_path: Path) -> None:

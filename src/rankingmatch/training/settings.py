@@ -30,7 +30,10 @@ class TrainSettings:
         "{learning_rate} by default.",
         interval="[0, inf)",
     )
-    momentum: float = option(0.9, "Nesterov momentum of SGD.", interval="[0, 1)")
+    optimizer: Literal["sgd", "adamw"] = option(
+        "sgd", "SGD with Nesterov momentum, as in the paper, or AdamW, which suits fine-tuning."
+    )
+    momentum: float = option(0.9, "Nesterov momentum of SGD; β1 of AdamW.", interval="[0, 1)")
     weight_decay: float = option(0.0005, "Weight decay of convolution and linear weights.", interval="[0, inf)")
     ema_decay: float = option(
         0.999, "Decay of the moving average of the weights, which is evaluated and saved.", interval="[0, 1)"

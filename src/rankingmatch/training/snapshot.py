@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,19 +15,25 @@ from rankingmatch.training.state import State
 __all__ = ["Snapshot", "check_snapshot", "restore", "share_state", "take_snapshot", "upgrade_tensors"]
 
 Tensors = dict[str, Tensor]
+Shapes = dict[str, torch.Size]
+T = TypeVar("T")
+
+MOMENTUM = ("momentum_buffer",)  # what SGD stores for each parameter
+ADAM = ("exp_avg", "exp_avg_sq", "step")  # what AdamW stores
 
 
 @dataclass(frozen=True)
 class Part:
-    """The tensors of a state under one prefix, and what a saved part must look like.
+    """The tensors of a state under one prefix.
 
-    `optional` parts may lack tensors, as momentum does before the first step.
+    Without `shapes`, a saved part must have exactly the tensors of the state, with their shapes. With it, tensors may
+    be missing, as momentum is before the first step, and those that are there must have these shapes.
     """
 
     prefix: str
     get: Callable[[State], Tensors]
     set: Callable[[State, Tensors], None]
-    optional: bool = False
+    shapes: Callable[[State, Tensors], Shapes] | None = None
 
 
 @dataclass(frozen=True)
@@ -37,18 +43,6 @@ class Value:
     get: Callable[[State], Any]
     set: Callable[[State, Any], None]
     types: tuple[type, ...]
-
-
-def _momentum(state: State) -> Tensors:
-    buffers = {name: state.optimizer.state.get(value, {}) for name, value in state.objective.named_parameters()}
-    return {name: buffer["momentum_buffer"] for name, buffer in buffers.items() if "momentum_buffer" in buffer}
-
-
-def _set_momentum(state: State, tensors: Tensors) -> None:
-    for name, parameter in state.objective.named_parameters():
-        if name in tensors:
-            # In the memory layout of the parameter; otherwise each step would have to reorder it.
-            state.optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(tensors[name])
 
 
 def _policies(state: State) -> dict[str, CTAugment]:
@@ -63,19 +57,75 @@ def _rates(state: State) -> Tensors:
 
 def _set_rates(state: State, tensors: Tensors) -> None:
     for view, policy in _policies(state).items():
-        here = ((name, value) for name, value in tensors.items() if name.startswith(f"{view}."))
-        policy.load_state_dict({name.removeprefix(f"{view}."): value.cpu() for name, value in here})
+        policy.load_state_dict({name: value.cpu() for name, value in _under(f"{view}.", tensors).items()})
+
+
+def _optimizer_tensors(state: State, keys: tuple[str, ...]) -> Tensors:
+    """What the optimizer stores under these keys for each parameter, as KEY.PARAMETER."""
+    stored = {name: state.optimizer.state.get(value, {}) for name, value in state.objective.named_parameters()}
+    return {f"{key}.{name}": values[key] for key in keys for name, values in stored.items() if key in values}
+
+
+def _set_optimizer_tensors(state: State, tensors: Tensors) -> None:
+    parameters = dict(state.objective.named_parameters())
+    for full_name, value in tensors.items():
+        key, _, name = full_name.partition(".")
+        parameter = parameters[name]
+        # In the memory layout of the parameter, or each step would have to reorder it; steps are counted on the CPU.
+        copy = value.cpu() if key == "step" else torch.empty_like(parameter).copy_(value)
+        state.optimizer.state[parameter][key] = copy
+
+
+def _optimizer_shapes(state: State, keys: tuple[str, ...]) -> Shapes:
+    shapes = {name: value.shape for name, value in state.objective.named_parameters()}
+    return {f"{key}.{name}": torch.Size() if key == "step" else shape for key in keys for name, shape in shapes.items()}
+
+
+def _small(_: State, tensors: Tensors) -> Shapes:
+    """Numbers and vectors of any name."""
+    return {name: value.shape for name, value in tensors.items() if value.ndim <= 1}
+
+
+def _momentum(state: State) -> Tensors:
+    return _under("momentum_buffer.", _optimizer_tensors(state, MOMENTUM))
+
+
+def _set_momentum(state: State, tensors: Tensors) -> None:
+    _set_optimizer_tensors(state, {f"momentum_buffer.{name}": value for name, value in tensors.items()})
 
 
 PARTS = (
-    Part("objective.", lambda state: state.objective.state_dict(), lambda state, new: _load(state.objective, new)),
-    Part("ema.", lambda state: state.ema.state_dict(), lambda state, new: _load(state.ema, new)),
-    Part("views.", _rates, _set_rates),
-    Part("momentum.", _momentum, _set_momentum, optional=True),
     Part(
-        "window.sums.", lambda state: state.window.sums, lambda state, new: state.window.sums.update(new), optional=True
+        "objective.",
+        lambda state: state.objective.state_dict(),
+        lambda state, tensors: _load(state.objective, tensors),
     ),
-    Part("window.bad.", lambda state: state.window.bad, lambda state, new: state.window.bad.update(new), optional=True),
+    Part("ema.", lambda state: state.ema.state_dict(), lambda state, tensors: _load(state.ema, tensors)),
+    Part("views.", _rates, _set_rates),
+    Part(
+        "momentum.",
+        _momentum,
+        _set_momentum,
+        lambda state, _: _under("momentum_buffer.", _optimizer_shapes(state, MOMENTUM)),
+    ),
+    Part(
+        "adam.",
+        lambda state: _optimizer_tensors(state, ADAM),
+        _set_optimizer_tensors,
+        lambda state, _: _optimizer_shapes(state, ADAM),
+    ),
+    Part(
+        "window.sums.",
+        lambda state: state.window.sums,
+        lambda state, tensors: state.window.sums.update(tensors),
+        _small,
+    ),
+    Part(
+        "window.bad.",
+        lambda state: state.window.bad,
+        lambda state, tensors: state.window.bad.update(tensors),
+        _small,
+    ),
 )
 VALUES = {
     "step": Value(lambda state: state.step, lambda state, new: setattr(state, "step", new), (int,)),
@@ -95,6 +145,11 @@ VALUES = {
 
 def _load(module: torch.nn.Module, tensors: Tensors) -> None:
     module.load_state_dict(tensors)
+
+
+def _under(prefix: str, values: dict[str, T]) -> dict[str, T]:
+    """The values whose names have this prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -135,16 +190,21 @@ def check_snapshot(snapshot: Snapshot, state: State) -> None:
             raise ValueError(f"its {name} is {value!r}")
     if unknown := snapshot.values.keys() - VALUES.keys():
         raise ValueError(f"it has unknown values: {', '.join(sorted(unknown))}")
-    parts = [part for part in PARTS if not part.optional]
-    required = {part.prefix + name: value.shape for part in parts for name, value in part.get(state).items()}
-    for name, shape in required.items():
-        if name not in snapshot.tensors or snapshot.tensors[name].shape != shape:
-            raise ValueError(f"it has no {name} of shape {tuple(shape)}; has the network changed?")
-    momentum = {f"momentum.{name}": value.shape for name, value in state.objective.named_parameters()}
-    for name, value in snapshot.tensors.items():
-        in_window = name.startswith("window.") and value.ndim <= 1
-        if not in_window and value.shape != {**required, **momentum}.get(name):
-            raise ValueError(f"it has an unknown tensor {name} of shape {tuple(value.shape)}")
+    for part in PARTS:
+        _check_part(part, _under(part.prefix, snapshot.tensors), state)
+    prefixes = tuple(part.prefix for part in PARTS)
+    if unknown := {name for name in snapshot.tensors if not name.startswith(prefixes)}:
+        raise ValueError(f"it has an unknown tensor {min(unknown)}")
+
+
+def _check_part(part: Part, saved: Tensors, state: State) -> None:
+    expected = part.shapes(state, saved) if part.shapes else {n: value.shape for n, value in part.get(state).items()}
+    for name, shape in expected.items():
+        found = saved[name].shape if name in saved else None
+        if found != shape and not (found is None and part.shapes):
+            raise ValueError(f"it has no {part.prefix}{name} of shape {tuple(shape)}; has the network changed?")
+    for name in saved.keys() - expected.keys():
+        raise ValueError(f"it has an unknown tensor {part.prefix}{name} of shape {tuple(saved[name].shape)}")
 
 
 def restore(state: State, snapshot: Snapshot) -> None:
@@ -152,8 +212,7 @@ def restore(state: State, snapshot: Snapshot) -> None:
     for name, value in VALUES.items():
         value.set(state, snapshot.values[name])
     for part in PARTS:
-        under = ((name, value) for name, value in snapshot.tensors.items() if name.startswith(part.prefix))
-        part.set(state, {name.removeprefix(part.prefix): value.to(state.device) for name, value in under})
+        part.set(state, {name: value.to(state.device) for name, value in _under(part.prefix, snapshot.tensors).items()})
 
 
 def share_state(state: State) -> None:

@@ -48,7 +48,7 @@ class State:
 
     objective: Objective
     ema: Classifier
-    optimizer: torch.optim.SGD
+    optimizer: torch.optim.Optimizer
     views: dict[str, Policy]  # by name; CTAugment learns its rates
     device: torch.device
     step: int = 0
@@ -134,8 +134,8 @@ def _feature_width(model: Classifier, name: str, split: Split) -> int:
     return 0 if features is logits else int(features.shape[1])
 
 
-def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim.SGD:
-    """SGD with Nesterov momentum; weight decay applies to matrices and kernels, not to biases and norms.
+def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum, or AdamW; weight decay applies to matrices and kernels, not to biases and norms.
 
     `base` of each group is its initial learning rate.
     """
@@ -153,6 +153,8 @@ def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim
             if params:
                 groups.append({"params": params, "weight_decay": decay, "base": base})
     momentum = settings.momentum
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(momentum, 0.999))
     return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0)
 
 

@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -115,7 +116,7 @@ def test_losses_keep_the_order_of_the_method(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_a_restored_optimizer_takes_the_same_steps(optimizer: str, tmp_path: Path) -> None:
+def test_a_restored_optimizer_takes_the_same_steps(optimizer: Literal["sgd", "adamw"], tmp_path: Path) -> None:
     split, settings = tiny_split(), replace(tiny_settings(steps=6), optimizer=optimizer)
     whole = tiny_state(split, settings)
     list(train(whole, split, settings))

@@ -1,43 +1,108 @@
-"""Pages of the site that are no files of docs/: those of the root, of the examples, and of the modules."""
+"""Pages of the site that are not files in docs/: pages of the repository root, the examples and the API reference."""
 
 import ast
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-PAGES = {
+ROOT_PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
-AS_THEY_ARE = ("CITATION.cff", "LICENSE")
+COPIED_FILES = ("CITATION.cff", "LICENSE")
 LINK = re.compile(r"(?<=\]\()(?!https?:)[^)#]+")
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave out of the nav what is not there."""
-    config.nav = _existing(config.nav)
-    return config
+class Reference(NamedTuple):
+    """A page of the API reference: its title, an introduction, and what is documented on it, in this order."""
+
+    title: str
+    introduction: str
+    names: tuple[str, ...]
+
+
+INTERNAL = "*Outside the [deprecation policy](CONTRIBUTING.md#deprecation-policy): they may change at any time.*"
+REFERENCES = {
+    "api/estimator.md": Reference(
+        "Estimator",
+        "The scikit-learn interface; [the guide](estimator.md) has examples.",
+        ("RankingMatchClassifier",),
+    ),
+    "api/runs.md": Reference(
+        "Runs",
+        "The `train` command as a function, and the run directory it writes.",
+        ("train", "Run", "runs.directory.Result"),
+    ),
+    "api/losses.md": Reference("Losses", "", ("losses",)),
+    "api/augment.md": Reference(
+        "Augmentation",
+        "`OPERATIONS` has all operations by name; `RANDAUGMENT_NAMES` and `CTAUGMENT_NAMES` are those of the policies.",
+        ("augment",),
+    ),
+    "api/networks.md": Reference(
+        "Networks", "`NETWORKS` has all networks by name.", ("networks", "networks.wide_resnet.wide_resnet")
+    ),
+    "api/methods.md": Reference(
+        "Methods",
+        "`METHODS` has all methods by name, each with a `MethodInfo`. Their [formulas](methods.md).",
+        ("methods", "methods.targets", "methods.passes", "methods.mixing"),
+    ),
+    "api/errors.md": Reference(
+        "Errors",
+        "Errors that a user can cause are subclasses of `RankingMatchError`. Import them from `rankingmatch`.",
+        ("core.errors",),
+    ),
+    "api/training.md": Reference(
+        "Training loop",
+        f"The loop behind the command line and the estimator. {INTERNAL}",
+        (
+            "training.loop.train",
+            "training.loop.training_step",
+            "training.loop.update_ema",
+            "training.state.initial_state",
+            "training.state.State",
+            "training.settings.TrainSettings",
+            "training.records.Record",
+        ),
+    ),
+    "api/predictions.md": Reference(
+        "Predictions",
+        f"Loading a saved model, predicting files, and writing tables. {INTERNAL}",
+        ("runs.model", "runs.predict"),
+    ),
+    "api/bench.md": Reference("Grids of runs", INTERNAL, ("bench",)),
+}
+# The members of classes that also have others, which only the package itself uses.
+MEMBERS = {
+    "RankingMatchClassifier": ("fit", "predict", "predict_proba", "score", "save", "load"),
+    "Run": (
+        *("exists", "config", "result", "history", "step_costs", "load_model"),
+        *("model_path", "best_path", "report_path", "card_path"),
+    ),
+    "runs.directory.Result": (),
+}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the nav that are no files of docs/."""
+    """Add the pages of the nav that are not files in docs/."""
     for path in filter(lambda path: files.get_file_from_path(path) is None, _paths(config.nav)):
         files.append(File.generated(config, path, content=_content(path)))
-    for name in AS_THEY_ARE:
+    for name in COPIED_FILES:
         files.append(File.generated(config, name, content=(ROOT / name).read_text()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Links that hold in the repository, between the root and docs/, hold on the site."""
-    return LINK.sub(lambda link: _on_site(link[0]), markdown)
+    """Make links between the repository root and docs/ work on the site."""
+    prefix = "../" if page.file.src_path.startswith("api/") else ""
+    return LINK.sub(lambda link: prefix + _on_site(link[0]), markdown)
 
 
 def _paths(nav: Any) -> list[str]:
@@ -47,38 +112,43 @@ def _paths(nav: Any) -> list[str]:
     return [path for part in (nav.values() if isinstance(nav, dict) else nav) for path in _paths(part)]
 
 
-def _existing(nav: Any) -> Any:
-    """A nav without the pages that nobody has written yet."""
-    if isinstance(nav, dict):
-        return {title: _existing(part) for title, part in nav.items()}
-    return nav if isinstance(nav, str) else [_existing(part) for part in nav if any(map(_exists, _paths(part)))]
-
-
-def _exists(path: str) -> bool:
-    roots = {page: name for name, page in PAGES.items()}
-    if path in roots:
-        return (ROOT / roots[path]).exists()
-    return path.startswith("api/") or path == "examples.md" or (ROOT / "docs" / path).exists()
-
-
 def _content(path: str) -> str:
-    if path.startswith("api/"):
-        return f"# {Path(path).stem}\n\n::: rankingmatch.{Path(path).stem}\n"
+    if path in REFERENCES:
+        return _reference(REFERENCES[path])
     if path == "examples.md":
         return _examples()
-    (name,) = (name for name, page in PAGES.items() if page == path)
+    (name,) = (name for name, page in ROOT_PAGES.items() if page == path)
     return (ROOT / name).read_text()
 
 
 def _on_site(target: str) -> str:
-    """Where a link of the repository leads on the site, whose pages are all at one level but for the reference."""
+    """Where a link in the repository leads on the site, whose pages are all on one level except for the reference."""
     target = target.removeprefix("../").removeprefix("docs/")
-    return "examples.md" if target.startswith("examples/") else PAGES.get(target, target)
+    return "examples.md" if target.startswith("examples/") else ROOT_PAGES.get(target, target)
+
+
+def _reference(page: Reference) -> str:
+    """A page of the API reference: the names of the first module directly, all others below a heading of their own."""
+    text = f"# {page.title}\n\n{page.introduction}\n"
+    for name in page.names:
+        options = ["show_root_heading: true", "show_root_toc_entry: true", "show_root_full_path: true"]
+        if name in MEMBERS:
+            options.append(f"members: {list(MEMBERS[name])}")
+        if name == page.names[0] and _is_module(name):
+            options = []
+        lines = "".join(f"      {option}\n" for option in options)
+        text += f"\n::: rankingmatch.{name}\n" + (f"    options:\n{lines}" if lines else "")
+    return text
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT / "src/rankingmatch" / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").exists()
 
 
 def _examples() -> str:
-    """Every script of examples/ with the sentence that opens it."""
-    text = "# Examples\n\nScripts of the folder `examples/`; the tests run each of them.\n"
+    """Every script in examples/ with its docstring."""
+    text = "# Examples\n\nThe scripts in the folder `examples/`; the tests run each of them.\n"
     for script in sorted((ROOT / "examples").glob("*.py")):
         source = script.read_text()
         text += f"\n## {script.stem}\n\n{ast.get_docstring(ast.parse(source))}\n\n```python\n{source}```\n"

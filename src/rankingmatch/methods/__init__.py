@@ -1,8 +1,9 @@
 """Semi-supervised methods by name. To add one: a file with its class, and one line in `METHODS`.
 
-from rankingmatch.methods import make_method
-
-method = make_method("fixmatch-ra", {"threshold": 0.9})
+Examples
+--------
+>>> from rankingmatch.methods import make_method
+>>> method = make_method("fixmatch-ra", {"threshold": 0.9})
 """
 
 from collections.abc import Mapping

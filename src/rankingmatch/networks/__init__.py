@@ -1,11 +1,11 @@
 """Networks: Wide ResNets, models of timm, your own by `register_network` or import path; classifiers around them.
 
-from rankingmatch.networks import make_classifier, register_network
-
-model = make_classifier("wrn-28-2", classes=10)  # uint8 images (n, 3, h, w) → logits and features
-
-register_network("mine", lambda channels, classes: MyNetwork(channels, classes))
-model = make_classifier("mine", classes=10, channels=1)
+Examples
+--------
+>>> from rankingmatch.networks import make_classifier, register_network
+>>> model = make_classifier("wrn-28-2", classes=10)  # uint8 images (n, 3, h, w) → logits and features
+>>> register_network("mine", lambda channels, classes: MyNetwork(channels, classes))  # doctest: +SKIP
+>>> model = make_classifier("mine", classes=10, channels=1)  # doctest: +SKIP
 """
 
 from rankingmatch.networks.build import NetworkSettings, make_backbone, make_classifier

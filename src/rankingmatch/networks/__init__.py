@@ -1,4 +1,4 @@
-"""Networks: Wide ResNets, models of timm, your own by `register_network` or import path; classifiers around them.
+"""Networks: Wide ResNets, EfficientNet-Lite, models of timm, your own; classifiers around them.
 
 Examples
 --------
@@ -8,6 +8,7 @@ Examples
 >>> model = make_classifier("mine", classes=10, channels=1)  # doctest: +SKIP
 """
 
+from rankingmatch.networks.batchnorm import freeze_batchnorm, set_batchnorm_momentum
 from rankingmatch.networks.build import NetworkSettings, make_backbone, make_classifier
 from rankingmatch.networks.classifier import (
     Classifier,
@@ -17,9 +18,10 @@ from rankingmatch.networks.classifier import (
     predict_logits,
     predict_logits_and_features,
     predict_probabilities,
-    set_batchnorm_momentum,
     to_tensor,
 )
+from rankingmatch.networks.efficientnet_lite import EfficientNetLite
+from rankingmatch.networks.packaged import WeightsInfo
 from rankingmatch.networks.pretrained import head_parameters, input_side
 from rankingmatch.networks.registry import NETWORKS, NetworkFactory, register_network
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
@@ -27,12 +29,15 @@ from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 __all__ = [
     "NETWORKS",
     "Classifier",
+    "EfficientNetLite",
     "NetworkFactory",
     "NetworkSettings",
     "Output",
+    "WeightsInfo",
     "WideResNet",
     "batched_outputs",
     "channel_statistics",
+    "freeze_batchnorm",
     "head_parameters",
     "input_side",
     "make_backbone",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
 from rankingmatch.core.options import import_object, option
 from rankingmatch.networks.classifier import Classifier
 from rankingmatch.networks.pretrained import TIMM_PREFIX, adapted, load_weights, own_normalization, timm_backbone
@@ -35,16 +35,18 @@ class NetworkSettings:
 
     network: str = option(
         "wrn-28-2",
-        "A Wide ResNet (wrn-28-2, wrn-28-2-large, wrn-37-2, wrn-D-W), 'small' for tiny images, timm:NAME or "
-        "timm:NAME@SIDE for a model of timm, or the import path package.module:factory of a function called with "
-        "(channels, classes).",
+        "A Wide ResNet (wrn-28-2, wrn-28-2-large, wrn-37-2, wrn-D-W), 'small' for tiny images, efficientnet-lite0, "
+        "-lite1 or -lite2 for photographs, timm:NAME or timm:NAME@SIDE for a model of timm, or the import path "
+        "package.module:factory of a function called with (channels, classes).",
     )
     batchnorm_momentum: float | None = option(
         None,
         "Momentum of BatchNorm's running statistics; by default 0.001 for a full run, more for a shorter one.",
         interval="(0, 1]",
     )
-    pretrained: bool = option(False, "Start from the pretrained weights of the timm model or of your factory.")
+    pretrained: bool = option(
+        False, "Start from the pretrained weights of efficientnet-lite, timm or your own factory."
+    )
     weights: str | None = option(
         None,
         "Start from the weights in this safetensors file; a head of a different size is initialized randomly.",
@@ -163,6 +165,8 @@ def _call_factory(name: str, factory: NetworkFactory, channels: int, classes: in
     _check_signature(name, factory, keywords)
     try:
         network = factory(channels, classes, **keywords)
+    except RankingMatchError:
+        raise
     except Exception as error:
         raise ConfigError(f"network '{name}' cannot be built ({type(error).__name__}: {error})") from error
     if not isinstance(network, nn.Module):
@@ -180,6 +184,6 @@ def _check_signature(name: str, factory: NetworkFactory, keywords: dict[str, boo
         signature.bind("channels", "classes", **keywords)
     except TypeError:
         raise ConfigError(
-            f"{setting('pretrained')}: there are no weights for '{name}'; use timm:NAME, {setting('weights')}, or a "
-            "factory that is callable with (channels, classes, pretrained=True)"
+            f"{setting('pretrained')}: there are no weights for '{name}'; use efficientnet-lite0, timm:NAME, "
+            f"{setting('weights')}, or a factory that is callable with (channels, classes, pretrained=True)"
         ) from None

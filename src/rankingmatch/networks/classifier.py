@@ -17,7 +17,6 @@ __all__ = [
     "predict_logits",
     "predict_logits_and_features",
     "predict_probabilities",
-    "set_batchnorm_momentum",
     "to_tensor",
 ]
 
@@ -84,21 +83,6 @@ def _logits_only(logits: Tensor) -> Output:
 def _at_least_float32(values: Tensor) -> Tensor:
     """Half-precision outputs in float32, which probabilities and losses need."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
-
-
-def set_batchnorm_momentum(network: nn.Module, momentum: float) -> None:
-    """Set the momentum of every BatchNorm layer.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        The network, changed in place.
-    momentum : float
-        The weight of a new batch in the running statistics.
-    """
-    for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.momentum = momentum
 
 
 def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000) -> tuple[Tensor, Tensor]:

@@ -98,11 +98,16 @@ def input_side(network: str) -> int | None:
 
 
 def own_normalization(backbone: nn.Module, channels: int) -> tuple[Tensor, Tensor] | None:
-    """Mean and standard deviation that a backbone was pretrained with, averaged for grayscale; None if unknown."""
-    cfg = _cfg(_inner(backbone)[0])
-    if not (cfg.get("mean") and cfg.get("std")):
+    """Mean and standard deviation that a backbone was pretrained with, averaged for grayscale; None if unknown.
+
+    A network declares them in timm's `pretrained_cfg`, or as the attributes `native_mean` and `native_std`.
+    """
+    network = _inner(backbone)[0]
+    cfg = _cfg(network)
+    values = [cfg.get(name) or getattr(network, f"native_{name}", None) for name in ("mean", "std")]
+    if not all(values):
         return None
-    mean, std = (torch.tensor(cfg[name], dtype=torch.float32) for name in ("mean", "std"))
+    mean, std = (torch.tensor(value, dtype=torch.float32) for value in values)
     if len(mean) != channels:
         mean, std = mean.mean().repeat(channels), std.mean().repeat(channels)
     return mean, std

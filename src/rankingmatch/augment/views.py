@@ -41,6 +41,11 @@ class ViewSettings:
         "Strong view: operations at random magnitudes, or at magnitudes learned during training, at which the model "
         "still recognizes labeled images.",
     )
+    bank_views: int = option(
+        6,
+        "With {tune} top or head: precomputed weak and strong views of each image.",
+        interval="[1, 64]",
+    )
     operations: int = option(2, "Strong view: number of operations drawn for each image.", interval="[0, 1024]")
     operation_probability: float = option(
         0.5, "RandAugment: probability that a drawn operation is applied.", interval="[0, 1]"

@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     METHOD = 6
     NETWORK = 7
     PROBES = 8
+    BANK = 9
 
 
 def numpy_generator(seed: int, purpose: Purpose, *position: int) -> np.random.Generator:

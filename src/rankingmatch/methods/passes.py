@@ -132,7 +132,7 @@ def perturbed_logits(model: nn.Module, images: Tensor, perturbation: Tensor) -> 
     Tensor
         Logits (n, classes).
     """
-    unit = 255 * model.std if isinstance(model, Classifier) else 1.0
+    unit = 255 * model.std if isinstance(model, Classifier) and not model.takes_maps else 1.0
     logits: Tensor = model(images.float() + perturbation * unit).logits
     return logits
 

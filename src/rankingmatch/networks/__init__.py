@@ -9,7 +9,7 @@ Examples
 """
 
 from rankingmatch.networks.batchnorm import freeze_batchnorm, set_batchnorm_momentum
-from rankingmatch.networks.build import NetworkSettings, make_backbone, make_classifier
+from rankingmatch.networks.build import NetworkSettings, freeze, make_backbone, make_classifier
 from rankingmatch.networks.classifier import (
     Classifier,
     Output,
@@ -37,6 +37,7 @@ __all__ = [
     "WideResNet",
     "batched_outputs",
     "channel_statistics",
+    "freeze",
     "freeze_batchnorm",
     "head_parameters",
     "input_side",

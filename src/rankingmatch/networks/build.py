@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
 from rankingmatch.core.options import import_object, option
-from rankingmatch.networks.classifier import Classifier
+from rankingmatch.networks.classifier import Classifier, Tune
 from rankingmatch.networks.pretrained import TIMM_PREFIX, adapted, load_weights, own_normalization, timm_backbone
 from rankingmatch.networks.registry import NETWORKS, NetworkFactory
 from rankingmatch.networks.wide_resnet import wide_resnet
 
-__all__ = ["NetworkSettings", "make_backbone", "make_classifier"]
+__all__ = ["NetworkSettings", "freeze", "make_backbone", "make_classifier"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class NetworkSettings:
         The momentum of BatchNorm's running statistics; None depends on the length of training.
     pretrained : bool
         Whether to start from the network's pretrained weights.
+    tune : {"all", "top", "head"}
+        What is trained; the rest of the network is frozen.
+    fixed_batchnorm : bool or None
+        Whether BatchNorm's running statistics stay fixed; None if the weights are pretrained.
     weights : str or None
         The path of a safetensors file with weights to start from.
     """
@@ -46,6 +50,14 @@ class NetworkSettings:
     )
     pretrained: bool = option(
         False, "Start from the pretrained weights of efficientnet-lite, timm or your own factory."
+    )
+    tune: Tune = option(
+        "all",
+        "What is trained: all weights; the top, that is the upper half of the network; or only its head. With top and "
+        "head, the frozen part is computed once for {bank_views} views of each image.",
+    )
+    fixed_batchnorm: bool | None = option(
+        None, "Keep BatchNorm's running statistics fixed; by default, if the weights are pretrained."
     )
     weights: str | None = option(
         None,
@@ -187,3 +199,31 @@ def _check_signature(name: str, factory: NetworkFactory, keywords: dict[str, boo
             f"{setting('pretrained')}: there are no weights for '{name}'; use efficientnet-lite0, timm:NAME, "
             f"{setting('weights')}, or a factory that is callable with (channels, classes, pretrained=True)"
         ) from None
+
+
+def freeze(model: Classifier, tune: Tune) -> None:
+    """Freeze the part of a model that is not tuned, so that it also takes maps of that part.
+
+    Parameters
+    ----------
+    model : Classifier
+        The model, changed in place.
+    tune : {"all", "top", "head"}
+        What stays trainable.
+
+    Raises
+    ------
+    ConfigError
+        If the network has no such parts.
+    """
+    if tune == "all":
+        return
+    if not all(hasattr(model.backbone, name) for name in ("lower", "upper", "frozen_modules")):
+        raise ConfigError(
+            f"{setting('tune')} {tune} needs a network with a lower and an upper part, such as efficientnet-lite0; "
+            "use all"
+        )
+    model.tune = tune
+    model.backbone.tune = tune  # type: ignore[assignment]
+    for module in model.backbone.frozen_modules():  # type: ignore[operator]
+        module.requires_grad_(False)

@@ -1,7 +1,7 @@
 """A classifier: uint8 images → logits and features, with the input normalization as part of the model."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from rankingmatch.core.distributed import gathered, scattered
 __all__ = [
     "Classifier",
     "Output",
+    "Tune",
     "batched_outputs",
     "channel_statistics",
     "predict_logits",
@@ -19,6 +20,9 @@ __all__ = [
     "predict_probabilities",
     "to_tensor",
 ]
+
+
+Tune = Literal["all", "top", "head"]
 
 
 class Output(NamedTuple):
@@ -51,6 +55,7 @@ class Classifier(nn.Module):
     """
 
     divided = False
+    tune: Tune = "all"
     mean: Tensor
     std: Tensor
 
@@ -68,10 +73,32 @@ class Classifier(nn.Module):
         logits = gathered(own.logits, len(images))
         return Output(logits, logits if own.features is own.logits else gathered(own.features, len(images)))
 
-    def _output(self, images: Tensor) -> Output:
+    @property
+    def takes_maps(self) -> bool:
+        """Whether floating-point inputs are maps: outputs of the frozen part of the network."""
+        return self.tune != "all"
+
+    def maps(self, images: Tensor) -> Tensor:
+        """The output of the frozen part of the network for images (n, c, h, w) with values 0 to 255."""
+        return self.backbone.lower(self._normalized(images))  # type: ignore[operator,no-any-return]
+
+    def frozen_names(self) -> set[str]:
+        """The names, in `state_dict`, of the tensors of the frozen part of the network, with the normalization."""
+        modules = set(self.backbone.frozen_modules()) if self.takes_maps else set()  # type: ignore[operator]
+        prefixes = tuple(f"{name}." for name, module in self.named_modules() if module in modules)
+        return {name for name in self.state_dict() if name.startswith(prefixes) or name in ("mean", "std")}
+
+    def _normalized(self, images: Tensor) -> Tensor:
         # Change the memory format while a value takes one byte.
         images = images.contiguous(memory_format=torch.channels_last)
-        result = self.backbone((images.float() / 255 - self.mean) / self.std)
+        return (images.float() / 255 - self.mean) / self.std
+
+    def _output(self, images: Tensor) -> Output:
+        if self.takes_maps and images.is_floating_point():
+            maps = images.float().contiguous(memory_format=torch.channels_last)
+            result = self.backbone.upper(maps)  # type: ignore[operator]
+        else:
+            result = self.backbone(self._normalized(images))
         return Output(*map(_at_least_float32, result)) if isinstance(result, tuple) else _logits_only(result)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.networks.classifier import Tune
 from rankingmatch.networks.packaged import PackagedWeights, WeightsInfo, load_packaged
 from rankingmatch.networks.registry import register_network
 
@@ -71,6 +72,7 @@ class EfficientNetLite(nn.Module):
     native_mean = (127 / 255,) * 3
     native_std = (128 / 255,) * 3
     weights_info: WeightsInfo | None = None
+    tune: Tune = "all"
 
     def __init__(
         self, channels: int, classes: int, *, width: float = 1.0, depth: float = 1.0, native_side: int = 224
@@ -89,7 +91,10 @@ class EfficientNetLite(nn.Module):
         return self.upper(self.lower(images))
 
     def lower(self, images: Tensor) -> Tensor:
-        """Compute the maps (n, width, ⌈h/16⌉, ⌈w/16⌉) of normalized images (n, channels, h, w), up to `split`."""
+        """Compute the maps of normalized images (n, channels, h, w) that `upper` takes.
+
+        They are (n, width, ⌈h/16⌉, ⌈w/16⌉), up to `split`; or the features (n, 1280, 1, 1) if `tune` is "head".
+        """
         height, width = images.shape[-2:]
         if min(height, width) < STRIDE:
             raise ConfigError(
@@ -99,14 +104,25 @@ class EfficientNetLite(nn.Module):
         maps: Tensor = self.stem(images)
         for block in list(self.blocks)[: self.split]:
             maps = block(maps)
-        return maps
+        return self._features(maps)[:, :, None, None] if self.tune == "head" else maps
 
     def upper(self, maps: Tensor) -> tuple[Tensor, Tensor]:
         """Compute logits (n, classes) and features (n, 1280) of the maps that `lower` returns."""
+        features = maps.flatten(1) if self.tune == "head" else self._features(maps)
+        return self.classifier(features), features
+
+    def _features(self, maps: Tensor) -> Tensor:
+        """The blocks from `split` on, the last convolution, and average pooling."""
         for block in list(self.blocks)[self.split :]:
             maps = block(maps)
-        features = self.head(maps).mean((2, 3))
-        return self.classifier(features), features
+        return self.head(maps).mean((2, 3))  # type: ignore[no-any-return]
+
+    def frozen_modules(self) -> list[nn.Module]:
+        """The modules that `lower` consists of."""
+        if self.tune == "all":
+            return []
+        upper = [self.head, *self.blocks[self.split :]] if self.tune == "head" else []
+        return [self.stem, *self.blocks[: self.split], *upper]
 
 
 class MBConv(nn.Module):

@@ -12,6 +12,7 @@ from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import predict_logits
 from rankingmatch.runs.config import Config, Plan
+from rankingmatch.training.banks import noise_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import State, initial_state
 
@@ -77,6 +78,7 @@ def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
     )
     method = make_method(config.method, config.hyperparameters)
     state = initial_state(split, method, config.network, config.views, settings, device)
+    state.bank = noise_bank(state, split)
     times: list[float] = []
     for record in train(state, split, settings):
         times.append(record.step_seconds)

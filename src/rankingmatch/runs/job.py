@@ -23,6 +23,7 @@ from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
 from rankingmatch.runs.tensorboard import EventWriter, require_tensorboard
+from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.records import Record
 from rankingmatch.training.snapshot import share_state
@@ -88,6 +89,7 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress) -> Job:
     if config.execution.compile:
         on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile()
+    state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress))
     lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
     share_state(state)
     return Job(run, plan, split, state, lock)

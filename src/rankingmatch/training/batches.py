@@ -14,15 +14,18 @@ from rankingmatch.augment import CTADraw, CTAugment, Policy
 from rankingmatch.core.distributed import gathered, own_rows
 from rankingmatch.core.randomness import Purpose, torch_generator
 from rankingmatch.data import Split, indices_of_step, rows_of_step
+from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Method
 from rankingmatch.networks import to_tensor
 from rankingmatch.training.settings import TrainSettings
+
+Views = dict[str, Policy] | Bank
 
 
 def make_batch(
     split: Split,
     method: Method,
-    views: dict[str, Policy],
+    views: Views,
     settings: TrainSettings,
     step: int,
     device: torch.device,
@@ -66,12 +69,14 @@ class Probe:
 def make_probes(
     split: Split,
     method: Method,
-    views: dict[str, Policy],
+    views: Views,
     settings: TrainSettings,
     step: int,
     device: torch.device,
 ) -> list[Probe]:
     """The labeled images of the step again, for each view of the method whose policy is learned."""
+    if isinstance(views, Bank):  # its views are fixed
+        return []
     names = sorted({*method.labeled_views, *method.unlabeled_views})
     learned = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
     if not learned:
@@ -91,10 +96,13 @@ def _views(
     images: np.ndarray,
     rows: np.ndarray,
     names: tuple[str, ...],
-    views: dict[str, Policy],
+    views: Views,
     generator: torch.Generator,
     device: torch.device,
 ) -> tuple[Tensor, ...]:
+    if isinstance(views, Bank):
+        drawn = [(name, views.draw(name, len(rows), generator)) for name in names]
+        return tuple(views.take(name, own_rows(rows), own_rows(draw)).to(device) for name, draw in drawn)
     own = to_tensor(images[own_rows(rows)], device)
     height, width = own.shape[2:]
     draws = [views[name].draw(len(rows), height, width, generator) for name in names]

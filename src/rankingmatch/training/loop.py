@@ -12,6 +12,7 @@ from rankingmatch.core.metrics import confusion_matrix, error_rate
 from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
 from rankingmatch.data import Images, Split
+from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import predict_logits
 from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
@@ -83,13 +84,14 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
         If a loss or a weight is not finite.
     """
     method, steps = state.objective.method, settings.last_step
+    views = state.bank or state.views
     started, seconds_before = time.perf_counter(), state.seconds
     images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
     classes, last = len(split.classes), time.perf_counter()
     while state.step < steps:
         step, step_started = state.step, time.perf_counter()
-        batch, truth = make_batch(split, method, state.views, settings, step, state.device)
-        probes = make_probes(split, method, state.views, settings, step, state.device)
+        batch, truth = make_batch(split, method, views, settings, step, state.device)
+        probes = make_probes(split, method, views, settings, step, state.device)
         losses = training_step(state, batch, settings)
         for probe in probes:
             learn_from_probe(probe, state.ema)
@@ -115,17 +117,21 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
 def _evaluation(state: State, split: Split) -> Evaluation:
     classes = len(split.classes)
     validation = test = None
+    bank = state.bank or Bank({})
     if split.validation is not None:
-        validation = error_rate(confusion_of(state.ema, split.validation, classes, state.device))
+        validation = error_rate(confusion_of(state.ema, split.validation, classes, state.device, bank.validation))
     if split.test is not None:
-        test = error_rate(confusion_of(state.ema, split.test, classes, state.device))
+        test = error_rate(confusion_of(state.ema, split.test, classes, state.device, bank.test))
     best = validation is not None and (state.best_error is None or validation < state.best_error)
     if best:
         state.best_error = validation
     return Evaluation(validation, test, best)
 
 
-def confusion_of(model: nn.Module, images: Images, classes: int, device: torch.device) -> np.ndarray:
-    """Confusion matrix of a model's predictions."""
-    predicted = predict_logits(model, images.images, device).argmax(1)
+def confusion_of(
+    model: nn.Module, images: Images, classes: int, device: torch.device, maps: np.ndarray | None = None
+) -> np.ndarray:
+    """Confusion matrix of a model's predictions for images, or for their maps of the frozen part of the network."""
+    inputs = images.images if maps is None else maps.transpose(0, 2, 3, 1)
+    predicted = predict_logits(model, inputs, device).argmax(1)
     return confusion_matrix(images.labels, predicted, classes)

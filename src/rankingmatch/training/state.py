@@ -15,11 +15,14 @@ from rankingmatch.core.errors import ConfigError, DataError, DivergedError, sett
 from rankingmatch.core.randomness import Purpose, derived_seed
 from rankingmatch.core.schedule import batchnorm_momentum
 from rankingmatch.data import Split
+from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
 from rankingmatch.networks import (
     Classifier,
     NetworkSettings,
     channel_statistics,
+    freeze,
+    freeze_batchnorm,
     head_parameters,
     make_classifier,
     set_batchnorm_momentum,
@@ -55,6 +58,7 @@ class State:
     seconds: float = 0.0
     best_error: float | None = None
     window: Window = field(default_factory=Window)
+    bank: Bank | None = None  # instead of views of images, if a part of the network is frozen
 
     @property
     def model(self) -> Classifier:
@@ -107,6 +111,10 @@ def initial_state(
         )
         method.prepare(Task(classes, _feature_width(model, network.network, split), len(split.unlabeled_rows)))
     set_batchnorm_momentum(model, network.batchnorm_momentum or batchnorm_momentum(settings.total_steps))
+    fixed = network.pretrained if network.fixed_batchnorm is None else network.fixed_batchnorm
+    if fixed or network.tune != "all":
+        freeze_batchnorm(model)
+    freeze(model, network.tune)
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
     model.divided = ema.divided = world_size() > 1

@@ -1,0 +1,121 @@
+"""Banks: the outputs of the frozen part of a network for precomputed views of every image, in memory-mapped files."""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+import torch
+from torch import Tensor
+
+from rankingmatch.core.atomic import opened_atomically
+from rankingmatch.core.errors import DataError
+from rankingmatch.data.progress import Progress, no_progress
+
+__all__ = ["Bank", "BankFile", "bank_directory", "checksum", "read_bank"]
+
+KEPT = 4  # banks in the cache; the least recently used are deleted
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Maps of several views of every training image, and of the images that are evaluated.
+
+    Attributes
+    ----------
+    views : dict of str to list of ndarray
+        For each name of a view, arrays (n, channels, height, width), one for each of the precomputed views.
+    validation, test : ndarray or None
+        Maps of the validation and the test images, without augmentation.
+    """
+
+    views: dict[str, list[np.ndarray]]
+    validation: np.ndarray | None = None
+    test: np.ndarray | None = None
+
+    def draw(self, name: str, count: int, generator: torch.Generator) -> Tensor:
+        """Which of its precomputed views each of `count` images gets: (count,)."""
+        return torch.randint(len(self.views[name]), (count,), generator=generator)
+
+    def take(self, name: str, rows: np.ndarray, draw: Tensor) -> Tensor:
+        """The maps of these training images under the views that were drawn for them."""
+        chosen = zip(draw.tolist(), rows.tolist(), strict=True)
+        return torch.from_numpy(np.stack([self.views[name][view][row] for view, row in chosen]))
+
+
+@dataclass(frozen=True)
+class BankFile:
+    """One array of a bank: its name, and a function that computes it in batches along its first dimension."""
+
+    name: str
+    count: int
+    batches: Callable[[], Iterator[np.ndarray]] = field(compare=False)
+
+
+def bank_directory(key: str) -> Path:
+    """The directory of the bank with this key, in the user's cache."""
+    return platformdirs.user_cache_path("rankingmatch") / "banks" / key
+
+
+def checksum(*values: np.ndarray | bytes | str) -> str:
+    """A checksum of arrays and texts, for the key of a bank."""
+    digest = hashlib.sha256()
+    for value in values:
+        if isinstance(value, np.ndarray):
+            digest.update(f"{value.dtype} {value.shape}".encode())
+            rows = np.atleast_1d(value)
+            for start in range(0, len(rows), 1024):
+                digest.update(np.ascontiguousarray(rows[start : start + 1024]).tobytes())
+        else:
+            digest.update(value.encode() if isinstance(value, str) else value)
+    return digest.hexdigest()[:32]
+
+
+def read_bank(directory: Path, files: list[BankFile], progress: Progress = no_progress) -> dict[str, np.ndarray]:
+    """The arrays of a bank by name, memory-mapped; those that are not there yet are computed and written.
+
+    Each file is written completely or not at all, so that an interrupted computation continues with the next file.
+    """
+    total, done = sum(file.count for file in files), 0
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.touch()  # it was used now
+        _delete_old(directory)
+        for file in files:
+            path = directory / f"{file.name}.npy"
+            if path.exists():
+                done += file.count
+            else:
+                done = _write(path, file, progress, done, total)
+        return {file.name: np.load(directory / f"{file.name}.npy", mmap_mode="r") for file in files}
+    except OSError as error:
+        raise DataError(f"{directory} cannot be written ({error.strerror or error}); free some space there") from error
+    except ValueError as error:
+        raise DataError(f"{directory} is damaged ({error}); delete it, and it is computed again") from error
+
+
+def _write(path: Path, file: BankFile, progress: Progress, done: int, total: int) -> int:
+    """Compute and write a file; returns how many images of the bank are done."""
+    with opened_atomically(path) as output:
+        for index, batch in enumerate(file.batches()):
+            if index == 0:
+                shape = (file.count, *batch.shape[1:])
+                np.lib.format.write_array_header_1_0(output, _header(shape))
+            output.write(np.ascontiguousarray(batch, dtype=np.float16).tobytes())
+            done += len(batch)
+            progress("computing features", done, total)
+    return done
+
+
+def _header(shape: tuple[int, ...]) -> dict[str, object]:
+    return {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float16)), "fortran_order": False, "shape": shape}
+
+
+def _delete_old(directory: Path) -> None:
+    """Delete all but the most recently used banks."""
+    others = sorted((path for path in directory.parent.iterdir() if path != directory), key=lambda p: p.stat().st_mtime)
+    for path in others[: max(0, len(others) - KEPT + 1)]:
+        shutil.rmtree(path, ignore_errors=True)

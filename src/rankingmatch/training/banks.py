@@ -1,0 +1,96 @@
+"""Banks of a state: the frozen part of its network, computed once for several views of every image."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+import numpy as np
+import torch
+
+from rankingmatch.augment import Policy, ViewSettings
+from rankingmatch.core.randomness import Purpose, torch_generator
+from rankingmatch.data import Split
+from rankingmatch.data.bank import Bank, BankFile, bank_directory, checksum, read_bank
+from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.networks import Classifier, to_tensor
+from rankingmatch.training.state import State
+
+__all__ = ["make_bank", "noise_bank"]
+
+AT_ONCE = 64  # images
+FORMAT = 1  # of a bank, part of its key
+
+
+def make_bank(state: State, split: Split, settings: ViewSettings, progress: Progress = no_progress) -> Bank | None:
+    """The bank of a state, computed or read from the cache; None if the whole network is trained.
+
+    It depends on the images, the frozen weights and the settings of the views, but not on the seed: runs share it.
+    """
+    if not state.model.takes_maps:
+        return None
+    names = sorted({*state.objective.method.labeled_views, *state.objective.method.unlabeled_views})
+    files = [
+        BankFile(f"{name}-{index}", len(split.images), _views(state, split.images, name, index))
+        for index in range(settings.bank_views)
+        for name in names
+    ]
+    evaluated = {"validation": split.validation, "test": split.test}
+    files += [BankFile(part, len(images), _plain(state, images.images)) for part, images in evaluated.items() if images]
+    arrays = read_bank(bank_directory(_key(state, split, settings)), files, progress)
+    views = {name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}
+    return Bank(views, arrays.get("validation"), arrays.get("test"))
+
+
+def noise_bank(state: State, split: Split) -> Bank | None:
+    """A bank of noise with the right shapes, to measure the time of a step; None if the whole network is trained."""
+    if not state.model.takes_maps:
+        return None
+    shape = _maps(state.model, split.images[:1], state.device).shape[1:]
+    noise = np.random.default_rng(0).random((len(split.images), *shape)).astype(np.float16)
+    method = state.objective.method
+    views = {name: [noise] for name in (*method.labeled_views, *method.unlabeled_views)}
+    evaluated = (None if part is None else noise[: len(part)] for part in (split.validation, split.test))
+    return Bank(views, *evaluated)
+
+
+def _views(state: State, images: np.ndarray, name: str, index: int) -> Callable[[], Iterator[np.ndarray]]:
+    """The maps of one view of every image. The draws of a batch depend on its position and the view alone."""
+    policy: Policy = state.views[name]
+
+    def batches() -> Iterator[np.ndarray]:
+        for start in range(0, len(images), AT_ONCE):
+            batch = to_tensor(images[start : start + AT_ONCE], state.device)
+            generator = torch_generator(index, Purpose.BANK, start, sum(name.encode()))
+            height, width = batch.shape[2:]
+            draw = policy.draw(len(batch), height, width, generator)
+            yield _lower(state.model, policy.apply(batch, draw))
+
+    return batches
+
+
+def _plain(state: State, images: np.ndarray) -> Callable[[], Iterator[np.ndarray]]:
+    def batches() -> Iterator[np.ndarray]:
+        for start in range(0, len(images), AT_ONCE):
+            yield _maps(state.model, images[start : start + AT_ONCE], state.device)
+
+    return batches
+
+
+def _maps(model: Classifier, images: np.ndarray, device: torch.device) -> np.ndarray:
+    return _lower(model, to_tensor(images, device))
+
+
+@torch.inference_mode()
+def _lower(model: Classifier, images: torch.Tensor) -> np.ndarray:
+    return model.maps(images).half().cpu().numpy()
+
+
+def _key(state: State, split: Split, settings: ViewSettings) -> str:
+    """A checksum of everything that a bank depends on."""
+    frozen = {name: value for name, value in state.model.state_dict().items() if name in state.model.frozen_names()}
+    evaluated = [part.images for part in (split.validation, split.test) if part is not None]
+    return checksum(
+        f"{FORMAT} {sorted(asdict(settings).items())} {state.model.tune}",
+        *(value.float().cpu().numpy() for _, value in sorted(frozen.items())),
+        split.images,
+        *evaluated,
+    )

@@ -1,0 +1,163 @@
+"""A frozen part of the network is computed once; training on its outputs is training on the images."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from tiny import CPU, VIEW_SETTINGS, tiny_settings
+
+from rankingmatch.core.errors import ConfigError, DataError
+from rankingmatch.data import Dataset, Images, Split, assemble_split
+from rankingmatch.data import bank as banks_of_data
+from rankingmatch.data.bank import BankFile, read_bank
+from rankingmatch.methods import METHODS, find_method, make_method
+from rankingmatch.networks import NetworkSettings, predict_logits
+from rankingmatch.training.banks import make_bank, noise_bank
+from rankingmatch.training.loop import confusion_of, train
+from rankingmatch.training.state import State, initial_state
+
+VIEWS = replace(VIEW_SETTINGS, bank_views=2)
+SETTINGS = tiny_settings(steps=2, batch_size=6)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    rng = np.random.default_rng(0)
+
+    def images(count: int) -> Images:
+        return Images(rng.integers(0, 256, (count, 32, 32, 1)).astype(np.uint8), np.arange(count) % 3)
+
+    return assemble_split(Dataset(("a", "b", "c"), images(24), images(6), images(6)), np.arange(6), np.arange(0))
+
+
+def state_of(split: Split, tune: Literal["all", "top", "head"], method: str = "fixmatch-ra", **views: Any) -> State:
+    network = NetworkSettings("efficientnet-lite0", tune=tune)
+    chosen = replace(VIEWS, **views)
+    state = initial_state(split, make_method(method), network, chosen, SETTINGS, CPU)
+    state.bank = make_bank(state, split, chosen)
+    return state
+
+
+# Of the head alone, only those methods that do something to images other than passing them through the network.
+@pytest.mark.parametrize(
+    ("method", "tune"),
+    [*((method, "top") for method in METHODS), *((method, "head") for method in ("mixmatch", "remixmatch", "vat"))],
+)
+def test_every_method_trains_on_a_bank(method: str, tune: Literal["top", "head"], split: Split) -> None:
+    strong = find_method(method).preset.get("strong", "randaugment")
+    state = state_of(split, tune, method, strong=strong)
+    before = {name: value.clone() for name, value in state.model.state_dict().items()}
+    records = list(train(state, split, SETTINGS))
+    assert records[-1].evaluation is not None
+    frozen = state.model.frozen_names()
+    moved = {name for name, value in state.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert "backbone.classifier.weight" in moved
+    assert not moved & frozen
+    assert not any("running" in name for name in moved)  # BatchNorm's statistics are fixed
+    assert any(name.startswith("backbone.blocks.15") for name in moved) == (tune == "top")
+
+
+@pytest.mark.parametrize("tune", ["top", "head"])
+def test_maps_give_the_predictions_of_the_images(tune: Literal["top", "head"], split: Split) -> None:
+    state = state_of(split, tune)
+    assert state.bank is not None
+    assert state.bank.test is not None
+    assert split.test is not None
+    of_images = predict_logits(state.ema, split.test.images, CPU)
+    of_maps = predict_logits(state.ema, state.bank.test.transpose(0, 2, 3, 1), CPU)
+    np.testing.assert_allclose(of_maps, of_images, atol=2e-2 * np.abs(of_images).max())
+    assert confusion_of(state.ema, split.test, 3, CPU, state.bank.test).sum() == 6
+
+
+def test_a_bank_has_several_views_of_each_image_and_depends_on_no_seed(split: Split) -> None:
+    bank = state_of(split, "top").bank
+    assert bank is not None
+    assert {name: len(views) for name, views in bank.views.items()} == {"weak": 2, "strong": 2}
+    first, second = bank.views["strong"]
+    assert first.shape == (24, 80, 2, 2)
+    assert not np.array_equal(first, second)
+    draw = bank.draw("weak", 24, torch.Generator().manual_seed(0))
+    assert set(draw.tolist()) == {0, 1}
+    taken = bank.take("weak", np.arange(24), draw).numpy()
+    for row, view in enumerate(draw.tolist()):
+        assert np.array_equal(taken[row], bank.views["weak"][view][row])
+
+
+def test_a_bank_is_computed_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    state_of(split, "top")
+    monkeypatch.setattr(banks_of_data, "_write", lambda *_: pytest.fail("computed again"))
+    state_of(split, "top")
+
+
+@pytest.mark.parametrize("change", ["images", "views", "tune"])
+def test_a_bank_is_computed_again_if_anything_changes(change: str, split: Split, tmp_path: Path) -> None:
+    state_of(split, "top")
+    if change == "images":
+        state_of(replace(split, images=255 - split.images), "top")
+    else:
+        views: dict[str, Any] = {"cutout": 5} if change == "views" else {}
+        state_of(split, "head" if change == "tune" else "top", **views)
+    assert len(list((tmp_path / "rankingmatch/banks").iterdir())) == 2
+
+
+def test_an_interrupted_bank_continues_with_the_next_file(tmp_path: Path) -> None:
+    computed: list[str] = []
+
+    def file(name: str, *, fails: bool = False) -> BankFile:
+        def batches() -> Iterator[np.ndarray]:
+            computed.append(name)
+            yield np.ones((2, 1, 1, 1))
+            if fails:
+                raise KeyboardInterrupt
+            yield np.zeros((1, 1, 1, 1))
+
+        return BankFile(name, 3, batches)
+
+    with pytest.raises(KeyboardInterrupt):
+        read_bank(tmp_path / "bank", [file("a"), file("b", fails=True)])
+    assert [path.name for path in (tmp_path / "bank").iterdir()] == ["a.npy"]
+    arrays = read_bank(tmp_path / "bank", [file("a"), file("b")])
+    assert computed == ["a", "b", "b"]
+    assert arrays["b"].ravel().tolist() == [1, 1, 0]
+
+
+def test_a_full_disk_and_a_damaged_file_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> Iterator[np.ndarray]:
+        raise OSError(28, "No space left on device")
+        yield
+
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); free some space"):
+        read_bank(tmp_path / "bank", [BankFile("a", 1, full)])
+    assert list((tmp_path / "bank").iterdir()) == []
+    (tmp_path / "bank/a.npy").write_bytes(b"no array")
+    with pytest.raises(DataError, match=r"is damaged .*; delete it"):
+        read_bank(tmp_path / "bank", [BankFile("a", 1, full)])
+
+
+def test_only_the_last_banks_are_kept(tmp_path: Path) -> None:
+    for number in range(banks_of_data.KEPT + 3):
+        read_bank(tmp_path / str(number), [BankFile("a", 1, lambda: iter([np.ones((1, 1))]))])
+    assert len(list(tmp_path.iterdir())) == banks_of_data.KEPT
+
+
+def test_noise_has_the_shapes_of_the_bank(split: Split) -> None:
+    state = state_of(split, "top")
+    noise = noise_bank(state, split)
+    assert state.bank is not None
+    assert noise is not None
+    assert noise.views["weak"][0].shape == state.bank.views["weak"][0].shape
+    assert noise_bank(state_of(split, "all"), split) is None
+
+
+def test_a_network_without_parts_is_refused(split: Split) -> None:
+    with pytest.raises(ConfigError, match="tune top needs a network with a lower and an upper part"):
+        initial_state(split, make_method("supervised"), NetworkSettings("small", tune="top"), VIEWS, SETTINGS, CPU)

@@ -12,13 +12,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
 
-test: $(READY)  ## run the test suite without the slow tests
+test: $(READY)  ## the test suite without the slow tests
 	$(PYTEST) -m "not slow"
 
-test-all: $(READY)  ## run the whole test suite
+test-all: $(READY)  ## the whole test suite
 	$(PYTEST)
 
-fuzz: $(READY)  ## read 10,000 damaged files with each reader: about half an hour
+fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
 	$(BIN)/python tests/helpers/fuzzing.py --files 10000
 
 crash: $(READY)  ## kill training 50 times at random, and before every file operation
@@ -59,7 +59,7 @@ performance: $(PEERS)  ## measure the table and the figure of docs/performance.m
 figure: demo  ## draw the README's figure from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
 
-clean:  ## remove the environment and caches; runs/ is kept
+clean:  ## remove the environment and caches; runs/ is yours to keep
 	rm -rf .venv dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt

@@ -1,4 +1,4 @@
-# Every target works alone on a fresh clone with nothing but Python 3.11 or newer and make.
+# Every target works on a fresh clone; only Python 3.11 or newer and make are needed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -26,24 +26,24 @@ test-lowest: $(LOWEST)  ## tests of what uses other packages than torch, with th
 fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
 	$(BIN)/python tests/helpers/fuzzing.py --files 10000
 
-crash: $(READY)  ## training killed 50 times at random instants, and before every operation on files
+crash: $(READY)  ## kill training 50 times at random, and before every file operation
 	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/cli/test_crashes.py
 
-lint: $(READY)  ## style, types, layers
+lint: $(READY)  ## check style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(READY)  ## put the code into its usual form
+format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(READY)  ## the site of the docs, into site/; a broken link or a warning is an error
+docs: $(READY)  ## build the website into site/; a broken link or a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html"
 
-package: $(READY)  ## wheel and sdist, into dist/; the wheel is installed alone into an empty environment and trains there
+package: $(READY)  ## build wheel and sdist into dist/; install the wheel into an empty environment and train there
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv dist/empty
@@ -51,17 +51,17 @@ package: $(READY)  ## wheel and sdist, into dist/; the wheel is installed alone 
 	cd dist && empty/bin/rankingmatch --version && empty/bin/rankingmatch train digits --steps 100 --out empty/run
 	rm -rf dist/empty
 
-results: $(READY)  ## the tables of docs/results.md, measured anew: hours, resumable; see docs/reproduce.md for the data
+results: $(READY)  ## measure the tables of docs/results.md again: takes hours, resumable; see docs/reproduce.md for the data
 	$(BIN)/rankingmatch bench digits laptop benchmarks/clothing.toml --out runs/results --markdown docs/results.md
 
-bench: $(PEERS)  ## speed and memory beside other code and beside the bare network: one table, some minutes
+bench: $(PEERS)  ## compare speed and memory with other libraries and with the bare network: one table, takes minutes
 	$(BIN)/python benchmarks/table.py
 
-performance: $(PEERS)  ## the table and the figure of docs/performance.md, measured anew
+performance: $(PEERS)  ## measure the table and the figure of docs/performance.md again
 	$(BIN)/python benchmarks/table.py --markdown docs/performance.md
 	$(BIN)/python benchmarks/growth.py docs/growth.svg
 
-figure: demo  ## the picture of the README, from the runs of the demo
+figure: demo  ## draw the README's figure from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
 
 clean:  ## remove the environment and caches; runs/ is yours to keep

@@ -1,12 +1,12 @@
-"""What reading folders and predicting cost beyond what they cannot do without.
+"""The overhead of reading folders and of prediction.
 
-Reading: JPEGs, from file to memory-mapped cache, against plain Pillow decoding (open, RGB, array) in as many threads.
-Predicting: files to a CSV table, against the bare network on images that are in memory already, and against both in
-turn, decoding and then the network: decoding goes on beside the network only where there are cores to spare.
-Both sides take turns in one process, and the median of their ratios counts: load from elsewhere hits both alike.
+Reading: JPEGs, from files to the memory-mapped cache, against plain Pillow decoding (open, RGB, array) in as many
+threads. Prediction: files to a CSV table, against the bare network on images that are already in memory, and against
+decoding followed by the network, because decoding runs at the same time as the network only if cores are idle.
+Both sides are measured in turn in one process, and the median of the ratios is reported.
 
     python benchmarks/folders.py                       # 20,000 JPEGs of 64×64
-    python benchmarks/folders.py --memory 10000 100000   # peak memory of reading so many, each in a process of its own
+    python benchmarks/folders.py --memory 10000 100000   # peak memory of reading so many, each in a separate process
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from inference import make_folder, some_model, write_table
+from inference import make_folder, untrained_model, write_table
 from measuring import CPU
 from measuring import wall_seconds as seconds
 from rankingmatch.core.memory import peak_memory
@@ -31,7 +31,7 @@ from rankingmatch.networks import batched_outputs
 
 
 def plain(files: list[str]) -> None:
-    """Every file decoded to an array, on all cores."""
+    """Decode every file to an array, on all cores."""
 
     def read(file: str) -> int:
         with Image.open(file) as image:
@@ -43,41 +43,42 @@ def plain(files: list[str]) -> None:
 
 
 def measure_reading(folder: Path, files: list[str], side: int, rounds: int) -> None:
-    """Print how fast a folder is read, beside plain decoding."""
+    """Print how fast a folder is read, compared with plain decoding."""
     ratios = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:
             os.environ["XDG_CACHE_HOME"] = cache
             bare = seconds(lambda: plain(files))
-            mine = seconds(lambda: find_source(str(folder)).load(image_size=side))
-        ratios.append(bare / mine)
-        print(f"reading: {len(files) / mine:,.0f} images/s, plain Pillow {len(files) / bare:,.0f}", flush=True)
-    print(f"reading at {100 * statistics.median(ratios):.0f} % of plain Pillow (aim: 80)")
+            ours = seconds(lambda: find_source(str(folder)).load(image_size=side))
+        ratios.append(bare / ours)
+        print(f"reading: {len(files) / ours:,.0f} images/s, plain Pillow {len(files) / bare:,.0f}", flush=True)
+    print(f"reading at {100 * statistics.median(ratios):.0f} % of the speed of plain Pillow (target: 80)")
 
 
 def measure_predicting(files: list[str], side: int, network: str, rounds: int) -> None:
-    """Print how fast files are predicted, beside the bare network."""
-    model, shape = some_model(network), (side, side, 3)
+    """Print how fast files are predicted, compared with the bare network."""
+    model, shape = untrained_model(network), (side, side, 3)
     images = np.concatenate([chunk.images for chunk in decode_files(files, shape)])
     ratios, sums = [], []
     for _ in range(rounds):
         decoding = seconds(lambda: list(decode_files(files, shape)))
         bare = seconds(lambda: [output.logits.argmax(1) for output in batched_outputs(model, images, CPU, size=64)])
-        mine = seconds(lambda: write_table(model, files, network, side))
-        ratios.append(bare / mine)
-        sums.append((bare + decoding) / mine)
-        print(f"predicting: {len(files) / mine:,.0f} images/s, bare network {len(files) / bare:,.0f}", flush=True)
-    print(f"predicting with {network} at {100 * statistics.median(ratios):.0f} % of the bare network (aim: 90)")
-    print(f"            and at {100 * statistics.median(sums):.0f} % of decoding, then the network")
+        ours = seconds(lambda: write_table(model, files, network, side))
+        ratios.append(bare / ours)
+        sums.append((bare + decoding) / ours)
+        print(f"prediction: {len(files) / ours:,.0f} images/s, bare network {len(files) / bare:,.0f}", flush=True)
+    speed = f"{100 * statistics.median(ratios):.0f} % of the speed of the bare network"
+    print(f"prediction with {network} at {speed} (target: 90)")
+    print(f"    and at {100 * statistics.median(sums):.0f} % of the speed of decoding followed by the network")
 
 
 def measure_memory(counts: list[int], side: int) -> None:
-    """Print the peak memory of reading folders of so many images."""
+    """Print the peak memory of reading folders with these numbers of images."""
     for count in counts:
-        with tempfile.TemporaryDirectory() as place:
-            make_folder(Path(place) / "photos", count, side)
-            environment = {**os.environ, "XDG_CACHE_HOME": f"{place}/cache"}
-            command = [sys.executable, __file__, "--tell", f"{place}/photos"]
+        with tempfile.TemporaryDirectory() as directory:
+            make_folder(Path(directory) / "photos", count, side)
+            environment = {**os.environ, "XDG_CACHE_HOME": f"{directory}/cache"}
+            command = [sys.executable, __file__, "--read", f"{directory}/photos"]
             subprocess.run(command, env=environment, check=True)
 
 
@@ -87,27 +88,27 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument(
-        "--read-at", type=int, help="side to which images are brought while they are read; by default --side"
+        "--read-at", type=int, help="side to which images are resized when they are read; by default --side"
     )
     parser.add_argument("--network", default="wrn-28-2")
-    parser.add_argument("--predicted", type=int, default=1024, help="how many images are predicted")
+    parser.add_argument("--predicted", type=int, default=1024, help="number of images to predict")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, help="of the network")
+    parser.add_argument("--threads", type=int, help="threads of the network")
     parser.add_argument("--memory", type=int, nargs="+", default=[])
-    parser.add_argument("--tell", help=argparse.SUPPRESS)
+    parser.add_argument("--read", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.threads:
         torch.set_num_threads(given.threads)
-    if given.tell:
-        images = len(find_source(given.tell).load().train)
-        print(f"{images:,} images read: peak memory {peak_memory(CPU) / 2**20:,.0f} MiB", flush=True)
+    if given.read:
+        images = len(find_source(given.read).load().train)
+        print(f"reading {images:,} images: peak memory {peak_memory(CPU) / 2**20:,.0f} MiB", flush=True)
     elif given.memory:
         measure_memory(given.memory, given.side)
     else:
-        with tempfile.TemporaryDirectory() as place:
-            make_folder(Path(place), given.count, given.side)
-            files = list(images_below(Path(place)))
-            measure_reading(Path(place), files, given.read_at or given.side, given.rounds)
+        with tempfile.TemporaryDirectory() as directory:
+            make_folder(Path(directory), given.count, given.side)
+            files = list(images_below(Path(directory)))
+            measure_reading(Path(directory), files, given.read_at or given.side, given.rounds)
             measure_predicting(files[: given.predicted], given.side, given.network, given.rounds)
 
 

@@ -1,5 +1,6 @@
-"""How cost grows: with the rows that are ranked, with the classes, with the images in the pool, with the side of an
-image, and with threads. Writes a figure; `make growth` puts it beside the page that shows it.
+"""How cost grows with the number of ranked rows, classes, images in the pool, with the image size, and with threads.
+
+Writes a figure; `make performance` updates the one in docs/performance.md.
 
     python benchmarks/growth.py docs/growth.svg
 """
@@ -27,13 +28,13 @@ Points = dict[str, list[float]]
 
 
 def least(works: dict[str, Work], rounds: int = 7, clock: Callable[[Work], float] | None = None) -> dict[str, float]:
-    """The least milliseconds of each: of a size it is the one that others have disturbed least."""
+    """The minimum milliseconds of each function: the measurement that other programs disturbed least."""
     times = in_turns(works, rounds, clock) if clock else in_turns(works, rounds)
     return {name: 1000 * min(values) for name, values in times.items()}
 
 
 def over(sizes: list[int], works: Callable[[int], dict[str, Work]], rounds: int = 7) -> Points:
-    """Milliseconds of each work at each size."""
+    """Milliseconds of each function at each size."""
     points: Points = {}
     for size in sizes:
         for name, value in least(works(size), rounds).items():
@@ -48,7 +49,7 @@ def ranking_works(n: int, classes: int) -> dict[str, Work]:
 
 
 def pool_works(size: int) -> dict[str, Work]:
-    """The rows of a step from a pool of this size, whose order is known already, and the order anew."""
+    """Selecting the rows of a step from a pool of this size, and drawing the order of an epoch."""
     pool, step = np.arange(size), iter(range(10**9))
 
     def rows() -> None:
@@ -66,7 +67,7 @@ def view_works(side: int) -> dict[str, Work]:
 
 
 def over_threads(threads: list[int]) -> Points:
-    """A pass of wrn-28-2 with its backward: seconds on the wall."""
+    """A pass of wrn-28-2 with its backward: wall time."""
     case = wide_case(batch_size=4)
     work = partial(take_passes, case.state.model, [Pass(60, True, False, True)], case.images)
     points: Points = {"60 images, wrn-28-2": []}
@@ -78,7 +79,7 @@ def over_threads(threads: list[int]) -> Points:
 
 
 def main() -> None:
-    """Measure and draw."""
+    """Measure and plot."""
     torch.set_num_threads(1)
     mpl.rcParams.update({"svg.hashsalt": "rankingmatch", "font.size": 8})
     rows, classes = [56, 112, 224, 448, 896], [2, 10, 50, 200]
@@ -98,7 +99,7 @@ def main() -> None:
             axis.loglog(sizes, values, marker="o", markersize=3, label=name)
             print(title, name, *(f"{size}: {value:.3g} ms" for size, value in zip(sizes, values, strict=True)))
         every = [value for values in points.values() for value in values]
-        if max(every) < 10 * min(every):  # a logarithm needs a power of ten to show
+        if max(every) < 10 * min(every):  # a logarithmic axis needs a power of ten
             axis.set(yscale="linear", ylim=(0, None))
         axis.set(xlabel=title, ylabel="ms")
         axis.set_xticks(sizes, [f"{size:,}" if size < 10**6 else f"{size // 10**6} m." for size in sizes])

@@ -1,4 +1,4 @@
-"""Evaluation and prediction beside the bare network on images that are in memory already, normalised by nobody else."""
+"""Evaluation and prediction, compared with the bare network on images that are already in memory."""
 
 import io
 import tempfile
@@ -20,44 +20,44 @@ COUNT = 512
 CLASSES = tuple("0123456789")
 
 
-def make_folder(place: Path, count: int, side: int) -> None:
-    """Two classes of smooth noise, which compresses about as photographs do."""
+def make_folder(directory: Path, count: int, side: int) -> None:
+    """Write two classes of smooth noise, which compresses about as well as photographs."""
     rng = np.random.default_rng(0)
     for number in range(count):
-        path = place / f"class{number % 2}" / f"{number:06d}.jpg"
+        path = directory / f"class{number % 2}" / f"{number:06d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3)).astype(np.uint8))
         coarse.resize((side, side), Image.Resampling.BICUBIC).save(path, quality=90)
 
 
-def some_model(network: str) -> Classifier:
-    """A network that has learned nothing."""
+def untrained_model(network: str) -> Classifier:
+    """A classifier with random weights."""
     return make_classifier(network, len(CLASSES), torch.full((3,), 0.5), torch.ones(3)).eval()
 
 
 def write_table(model: Classifier, files: list[str], network: str, side: int) -> None:
-    """Files to a CSV table."""
-    card = ModelInfo(network, CLASSES, 3, side, side)
+    """Predict files into a CSV table."""
+    info = ModelInfo(network, CLASSES, 3, side, side)
     writer = csv_writer(io.StringIO(), CLASSES, probabilities=False)
-    write_predictions(predict_files(model, card, files, CPU), [writer])
+    write_predictions(predict_files(model, info, files, CPU), [writer])
 
 
 @torch.no_grad()
 def bare_network(model: Classifier, images: torch.Tensor, size: int) -> None:
-    """The network alone, on batches of this size."""
+    """Run only the network, on batches of this size."""
     for batch in images.split(size):
         model(batch)
 
 
 def rows(rounds: int = 5) -> list[Row]:
-    """The lines of the table. Decoding has threads of its own: the time is that on the wall."""
-    model = some_model("wrn-28-2")
+    """The rows of the table, in wall time because decoding uses its own threads."""
+    model = untrained_model("wrn-28-2")
     images = np.random.default_rng(0).integers(0, 256, (COUNT, SIDE, SIDE, 3)).astype(np.uint8)
     labeled = Images(images, np.arange(COUNT) % len(CLASSES))
     tensor = to_tensor(images, CPU)
-    with tempfile.TemporaryDirectory() as place:
-        make_folder(Path(place), COUNT, SIDE)
-        files = list(images_below(Path(place)))
+    with tempfile.TemporaryDirectory() as directory:
+        make_folder(Path(directory), COUNT, SIDE)
+        files = list(images_below(Path(directory)))
         times = in_turns(
             {
                 "bare": lambda: bare_network(model, tensor, 128),
@@ -67,14 +67,14 @@ def rows(rounds: int = 5) -> list[Row]:
             rounds,
             wall_seconds,
         )
-    names = {"evaluation": "evaluation", "predict": "predict, JPEG files to a table,"}
+    titles = {"evaluation": "evaluation", "predict": "prediction, JPEG files to a table"}
     return [
         Row(
-            f"{words} `wrn-28-2`, 32×32×3, against the bare network",
+            f"{title}, `wrn-28-2`, 32×32×3, against the bare network",
             1.05,
             ratio(times, name, "bare"),
             at_least=False,
             detail=f"{milliseconds(times, name)}, {milliseconds(times, 'bare')}",
         )
-        for name, words in names.items()
+        for name, title in titles.items()
     ]

@@ -1,7 +1,7 @@
-"""How things are measured here: side by side in one run, in turns, as ratios whose median counts.
+"""How the benchmarks measure: in turn, in one process, as the median of ratios.
 
-Load from elsewhere then hits both sides alike. Time is CPU time of the process, with one thread unless a benchmark says
-otherwise: other processes change it less than the time on the wall. Memory is what a process of its own grows by.
+Load from other programs then affects both sides equally. Time is the CPU time of the process, with one thread unless
+stated otherwise, because other processes affect it less than wall time. Memory is the growth of a separate process.
 """
 
 import statistics
@@ -23,24 +23,24 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what is measured, what is wanted of it, and what came out."""
+    """One row of the table: what is measured, the target, and the measured ratio."""
 
     measure: str
-    reach: float
+    target: float
     value: float
-    at_least: bool = True  # or at most
+    at_least: bool = True  # False: the target is an upper bound
     detail: str = ""
 
     @property
     def reached(self) -> bool:
-        """Whether the value is on the right side of what is wanted."""
-        return self.value >= self.reach if self.at_least else self.value <= self.reach
+        """Whether the target is reached."""
+        return self.value >= self.target if self.at_least else self.value <= self.target
 
     def cells(self) -> tuple[str, str, str, str]:
-        """Measure, reach, measured, verdict."""
+        """Measure, target, measured, verdict."""
         sign = "≥" if self.at_least else "≤"
         measured = f"{self.value:.3g} ×" + (f" ({self.detail})" if self.detail else "")
-        return self.measure, f"{sign} {self.reach:.3g} ×", measured, "reached" if self.reached else "not reached"
+        return self.measure, f"{sign} {self.target:.3g} ×", measured, "reached" if self.reached else "not reached"
 
 
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -57,7 +57,7 @@ def seconds(work: Work) -> float:
 
 
 def wall_seconds(work: Work) -> float:
-    """The time of a call on the wall: where threads work beside each other."""
+    """The wall time of a call, for work on several threads."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -66,7 +66,7 @@ def wall_seconds(work: Work) -> float:
 def in_turns(
     works: Mapping[str, Work], rounds: int, clock: Callable[[Work], float] = seconds
 ) -> dict[str, list[float]]:
-    """The seconds of each work in each round, after one round that only warms up."""
+    """The seconds of each function in each round, after a warm-up round."""
     for work in works.values():
         work()
     times: dict[str, list[float]] = {name: [] for name in works}
@@ -77,18 +77,18 @@ def in_turns(
 
 
 def ratio(times: Mapping[str, list[float]], upper: str, lower: str) -> float:
-    """The median over the rounds of one work's time divided by another's."""
+    """The median over the rounds of the time of one function divided by that of another."""
     return statistics.median(u / v for u, v in zip(times[upper], times[lower], strict=True))
 
 
 def milliseconds(times: Mapping[str, list[float]], name: str) -> str:
-    """The median of a work's times, for people."""
+    """The median time of a function, as text."""
     value = 1000 * statistics.median(times[name])
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def growth_of(work: Work) -> int:
-    """Bytes by which the process grows, at the peak, while it works."""
+    """The peak growth of the process during a call, in bytes."""
     reset_peak_memory(CPU)
     before = peak_memory(CPU)
     work()
@@ -96,6 +96,6 @@ def growth_of(work: Work) -> int:
 
 
 def growth_in_own_process(script: str, *arguments: str) -> float:
-    """The bytes that a script, called with these arguments in a process of its own, prints."""
+    """The number of bytes that a script prints when it runs in a separate process."""
     command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

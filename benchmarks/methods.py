@@ -1,7 +1,7 @@
-"""What a training step costs beyond the network passes it needs, for every method.
+"""The cost of a training step beyond its network passes, for every method.
 
-Each method takes a step; every call of the network in it is noted (how many images, with or without a graph, whether
-the images themselves need a gradient). The same passes on the bare network, with their backward, are the floor.
+Every call of the network in a step is recorded (number of images, with or without a graph, whether the images need a
+gradient). The baseline is the same passes on the bare network, with their backward.
 
     python benchmarks/methods.py                 # wrn-28-2 on 32×32×3, one thread
     python benchmarks/methods.py --methods rankingmatch-bm vat --rounds 9
@@ -15,7 +15,7 @@ from measuring import in_turns, milliseconds, ratio
 from rankingmatch.methods import METHODS
 from steps import bare_work, wide_case
 
-REACH = 1.10
+TARGET = 1.10
 
 
 def main() -> None:
@@ -29,17 +29,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    print(f"| method | passes (images, * without a graph) | step | bare passes | ratio | ≤ {REACH:.2f} |")
+    print(f"| method | passes (images, * without a graph) | step | bare passes | ratio | ≤ {TARGET:.2f} |")
     print("|---|---|---|---|---|---|")
     for name in given.methods:
         case = wide_case(name, given.batch_size, given.side, network=given.network)
         passes, bare = bare_work(case)
         times = in_turns({"bare": bare, "step": case.step}, given.rounds)
         measured = ratio(times, "step", "bare")
-        words = " + ".join(f"{one.images}{'' if one.graph else '*'}" for one in passes)
+        calls = " + ".join(f"{one.images}{'' if one.graph else '*'}" for one in passes)
         both = f"{milliseconds(times, 'step')} | {milliseconds(times, 'bare')}"
-        verdict = "yes" if measured <= REACH else "no"
-        print(f"| {name} | {words} | {both} | {measured:.3f} | {verdict} |", flush=True)
+        verdict = "yes" if measured <= TARGET else "no"
+        print(f"| {name} | {calls} | {both} | {measured:.3f} | {verdict} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The same work as other code does it: PIL image by image, kornia's batched operations, dense triplets, plain loops."""
+"""Other implementations to compare with: PIL image by image, kornia, pytorch-metric-learning, dense triplets, loops."""
 
 import random
 import sys
@@ -13,9 +13,10 @@ from torch.nn import functional as F
 
 from rankingmatch.augment import OPERATIONS, RANDAUGMENT_NAMES, RandAugment, Weak
 
-# PIL's operations are written once, as the oracle of the tests.
+# PIL's operations and the photographs are defined once, for the tests.
 sys.path.append(str(Path(__file__).parents[1] / "tests/helpers"))
 from pil_reference import PIL_OPERATIONS
+from real_images import photographs as photographs
 
 # --- PIL, image by image ------------------------------------------------------------------------------------
 
@@ -32,15 +33,15 @@ def pil_weak(image: Image.Image, policy: Weak) -> Image.Image:
 
 
 def pil_strong(image: Image.Image, policy: RandAugment) -> Image.Image:
-    """A weak view, the operations, the grey square."""
+    """A weak view, the operations, the gray square."""
     image = pil_weak(image, policy.weak)
     for name in random.choices(RANDAUGMENT_NAMES, k=policy.operations):
         if random.random() < policy.probability:
             low, high = OPERATIONS[name].low, OPERATIONS[name].high
             image = PIL_OPERATIONS[name](image, low + random.random() * (high - low))
     x, y, half = random.randrange(image.width), random.randrange(image.height), policy.cutout // 2
-    grey = 127 if image.mode == "L" else (127, 127, 127)
-    image.paste(grey, (max(x - half, 0), max(y - half, 0), min(x + half, image.width), min(y + half, image.height)))
+    gray = 127 if image.mode == "L" else (127, 127, 127)
+    image.paste(gray, (max(x - half, 0), max(y - half, 0), min(x + half, image.width), min(y + half, image.height)))
     return image
 
 
@@ -69,7 +70,7 @@ def kornia_operations() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     import kornia.enhance as enhance
     import kornia.geometry.transform as geometry
 
-    def moved(images: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+    def translated(images: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         zeros = torch.zeros(len(images))
         result: Tensor = geometry.translate(images, torch.stack([x + zeros, y + zeros], 1), mode="nearest")
         return result
@@ -92,13 +93,13 @@ def kornia_operations() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "shear-x": lambda images, slope: sheared(images, slope, 0.0),
         "shear-y": lambda images, slope: sheared(images, 0.0, slope),
         "solarize": enhance.solarize,
-        "translate-x": lambda images, share: moved(images, share * images.shape[3], 0.0),
-        "translate-y": lambda images, share: moved(images, 0.0, share * images.shape[2]),
+        "translate-x": lambda images, share: translated(images, share * images.shape[3], 0.0),
+        "translate-y": lambda images, share: translated(images, 0.0, share * images.shape[2]),
     }
 
 
 class KorniaPipeline:
-    """Weak and strong views by kornia's operations; each works on the images that drew it, all at once."""
+    """Weak and strong views with kornia's operations, each called once for all images that drew it."""
 
     def __init__(self, policy: RandAugment, height: int, width: int) -> None:
         import kornia.augmentation as augmentation
@@ -136,7 +137,7 @@ class KorniaPipeline:
 
 
 def all_triplets_of_metric_learning() -> Callable[[Tensor, Tensor], Tensor]:
-    """pytorch-metric-learning's loss over all triplets, as Eq. (4) has it."""
+    """pytorch-metric-learning's loss over all triplets, as in Eq. (4)."""
     from pytorch_metric_learning.distances import LpDistance
     from pytorch_metric_learning.losses import TripletMarginLoss
     from pytorch_metric_learning.reducers import MeanReducer
@@ -167,6 +168,6 @@ def all_triplets_dense(logits: Tensor, labels: Tensor) -> Tensor:
 
 @torch.no_grad()
 def ema_loop(ema: nn.Module, model: nn.Module, decay: float) -> None:
-    """The average of the weights, tensor by tensor."""
-    for mine, new in zip(ema.state_dict().values(), model.state_dict().values(), strict=True):
-        mine.copy_(decay * mine + (1 - decay) * new) if mine.is_floating_point() else mine.copy_(new)
+    """Update the EMA of the weights, tensor by tensor."""
+    for average, new in zip(ema.state_dict().values(), model.state_dict().values(), strict=True):
+        average.copy_(decay * average + (1 - decay) * new) if average.is_floating_point() else average.copy_(new)

@@ -1,6 +1,6 @@
 """Ranking losses: forward and backward, time and peak memory.
 
-Called with a name it prints the bytes by which a process grows at the peak of that loss: `python ranking.py ours`.
+Called with a name, it prints the peak growth of the process during that loss in bytes: `python ranking.py ours`.
 """
 
 import sys
@@ -19,24 +19,24 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def logits_and_labels(n: int = N, classes: int = CLASSES) -> tuple[Tensor, Tensor]:
-    """Random logits of n rows, as many of each class."""
+    """Random logits of n rows, equally many of each class."""
     logits = torch.randn(n, classes, generator=torch.Generator().manual_seed(0)).requires_grad_()
     return logits, torch.arange(n) % classes
 
 
 def forward_and_backward(loss: Loss, logits: Tensor, labels: Tensor) -> None:
-    """The gradient of a loss."""
+    """Compute a loss and its gradient."""
     logits.grad = None
     loss(logits, labels).backward()
 
 
 def bare_distances(logits: Tensor, labels: Tensor) -> Tensor:
-    """The n×n distance matrix and nothing else, exact for near rows as the losses need it."""
+    """Only the n×n distance matrix, exact for rows that are close, as the losses require."""
     return torch.cdist(logits, logits, compute_mode="donot_use_mm_for_euclid_dist").sum()
 
 
 def losses() -> dict[str, Callable[[], Loss]]:
-    """Who computes Eq. (4); a peer is imported when it is asked for."""
+    """Implementations of Eq. (4); other libraries are imported when they are needed."""
     return {
         "ours": lambda: batch_all_triplet,
         "metric-learning": all_triplets_of_metric_learning,
@@ -45,7 +45,7 @@ def losses() -> dict[str, Callable[[], Loss]]:
 
 
 def rows(rounds: int = 7) -> list[Row]:
-    """The lines of the table."""
+    """The rows of the table."""
     logits, labels = logits_and_labels()
     times = in_turns(
         {name: partial(forward_and_backward, make(), logits, labels) for name, make in losses().items()}, rounds
@@ -65,7 +65,7 @@ def rows(rounds: int = 7) -> list[Row]:
 
 
 def matrix_rows(rounds: int) -> list[Row]:
-    """The losses of O(n²) beside their matrix."""
+    """The O(n²) losses, compared with their matrix."""
     logits, labels = logits_and_labels()
     named: dict[str, Loss] = {
         "bare": bare_distances,
@@ -90,7 +90,7 @@ def matrix_rows(rounds: int) -> list[Row]:
 
 
 def main() -> None:
-    """Print how much a process grows."""
+    """Print the peak growth of the process."""
     torch.set_num_threads(1)
     loss = losses()[sys.argv[1]]()
     forward_and_backward(loss, *logits_and_labels(20))

@@ -1,8 +1,8 @@
-"""How much faster two processes of one thread each train than one process of one thread.
+"""How much faster two processes train than one, each with one thread.
 
-Both take the same steps of the same run; in every round one process measures, then two do, each afresh and after a step
-that does not count. The medians are compared. Wall time counts, and needs as many quiet cores as processes; CPU time,
-which other work disturbs less, says how well the work is divided, but nothing of waiting.
+Both take the same steps of the same run. In every round, first one process is measured and then two, each newly started
+and after a warm-up step, and the medians are compared. Wall time needs as many idle cores as processes; CPU time, which
+other programs disturb less, shows how well the work is divided but does not include waiting.
 
     python benchmarks/ranks.py                    # wrn-28-2 on 32×32×3, rankingmatch-bm, 1 against 2 processes
     python benchmarks/ranks.py --rounds 7 --steps 4 --batch-size 16
@@ -20,11 +20,11 @@ import torch
 from rankingmatch.core.distributed import is_first, process_group
 from steps import wide_case
 
-REACH = 1.8
+TARGET = 1.8
 
 
 def measure(given: argparse.Namespace) -> None:
-    """Take steps, alone or with the processes of torchrun, and print the mean seconds of one: wall, CPU."""
+    """Take steps, alone or in the processes of torchrun, and print the mean wall and CPU seconds per step."""
     torch.set_num_threads(1)
     with process_group():
         case = wide_case(given.method, given.batch_size, given.side, network=given.network)
@@ -38,7 +38,7 @@ def measure(given: argparse.Namespace) -> None:
 
 
 def seconds(count: int) -> tuple[float, float]:
-    """What `measure` says in that many processes."""
+    """The output of `measure` in that many processes."""
     several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)] if count > 1 else []
     command = [sys.executable, *several, *sys.argv, "--worker"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -61,7 +61,7 @@ def main() -> None:
     if given.worker:
         measure(given)
         return
-    print("| round | processes | wall | CPU | processes | wall | CPU | gain, wall | gain, CPU |")
+    print("| round | processes | wall | CPU | processes | wall | CPU | speedup, wall | speedup, CPU |")
     print("|---|---|---|---|---|---|---|---|---|")
     rounds = []
     for number in range(given.rounds):
@@ -69,11 +69,11 @@ def main() -> None:
         rounds.append((*one, *several))
         print(row(str(number + 1), given.processes, *rounds[-1]), flush=True)
     print(row("median", given.processes, *(statistics.median(column) for column in zip(*rounds, strict=True))))
-    print(f"\nto be reached with 2 processes: {REACH} ×")
+    print(f"\ntarget with 2 processes: {TARGET} ×")
 
 
 def row(name: str, count: int, wall: float, cpu: float, walls: float, cpus: float) -> str:
-    """A line of the table; seconds are those of a step."""
+    """A row of the table; seconds are per step."""
     spent = f"1 | {wall:.2f} s | {cpu:.2f} s | {count} | {walls:.2f} s | {cpus:.2f} s"
     return f"| {name} | {spent} | {wall / walls:.2f} | {cpu / cpus:.2f} |"
 

@@ -1,4 +1,4 @@
-"""Scikit-learn's own semi-supervised classifiers on the digits, with the very labels and test images of our runs.
+"""Scikit-learn's own semi-supervised classifiers on digits, with the same labels and test images as our runs.
 
     python benchmarks/scikit_learn.py
 
@@ -19,13 +19,13 @@ from rankingmatch.runs.config import resolve
 from rankingmatch.runs.job import load_split
 
 CHOICES: dict[str, list[ClassifierMixin]] = {
-    "SelfTrainingClassifier of an SVC": [
+    "SelfTrainingClassifier with an SVC": [
         SelfTrainingClassifier(CalibratedClassifierCV(SVC(gamma=gamma), cv=2, ensemble=False), threshold=threshold)
         for gamma in (0.3, 1, 3)
         for threshold in (0.6, 0.75, 0.9)
     ],
     "LabelSpreading": [
-        *(LabelSpreading("knn", n_neighbors=neighbours) for neighbours in (3, 5, 7, 10)),
+        *(LabelSpreading("knn", n_neighbors=neighbors) for neighbors in (3, 5, 7, 10)),
         *(LabelSpreading("rbf", gamma=gamma) for gamma in (3, 10, 30)),
     ],
 }
@@ -33,20 +33,20 @@ FOLDS = 5
 
 
 def rows(images: np.ndarray) -> np.ndarray:
-    """Images as rows of numbers, of length about one."""
+    """Images as vectors of norm about one."""
     return np.asarray(images.reshape(len(images), -1) / (255 * np.sqrt(images[0].size) / 2))
 
 
-def measured(classifier: ClassifierMixin, split: Split) -> tuple[float, float, float]:
-    """Validation and test error in percent, and the seconds that it took to learn."""
-    seen = np.concatenate([split.labeled_rows, split.unlabeled_rows])
-    begun = time.perf_counter()
-    classifier.fit(rows(split.images[seen]), split.labels[seen])
-    seconds = time.perf_counter() - begun
+def measure(classifier: ClassifierMixin, split: Split) -> tuple[float, float, float]:
+    """Validation and test error in percent, and the seconds of `fit`."""
+    used = np.concatenate([split.labeled_rows, split.unlabeled_rows])
+    started = time.perf_counter()
+    classifier.fit(rows(split.images[used]), split.labels[used])
+    seconds = time.perf_counter() - started
     assert split.validation is not None
     assert split.test is not None
-    judged = [split.validation, split.test]
-    validation, test = (100 * float(np.mean(classifier.predict(rows(one.images)) != one.labels)) for one in judged)
+    parts = [split.validation, split.test]
+    validation, test = (100 * float(np.mean(classifier.predict(rows(part.images)) != part.labels)) for part in parts)
     return validation, test, seconds
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "invalid value", RuntimeWarning)  # rbf: images that no label reaches
     splits = [load_split(resolve("digits", "supervised", {"seed": seed})) for seed in range(FOLDS)]
     for name, choices in CHOICES.items():
-        figures = [np.array([measured(choice, split) for split in splits]) for choice in choices]
+        figures = [np.array([measure(choice, split) for split in splits]) for choice in choices]
         _, test, seconds = min(figures, key=lambda of_folds: of_folds[:, 0].mean()).T
         folds = ", ".join(f"{error:.2f}" for error in test)
         print(f"{name}: test error {test.mean():.2f} ± {test.std(ddof=1):.2f} % ({folds}), {seconds.mean():.2f} s")

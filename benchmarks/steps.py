@@ -1,4 +1,4 @@
-"""A training step: beside the bare network passes it needs, and beside the step as users of other code run it."""
+"""A training step, compared with its bare network passes and with a step of a typical implementation."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def images(self) -> Tensor:
-        """Some images as the network takes them."""
+        """A few images as the network's input."""
         return to_tensor(self.split.images[:64], CPU)
 
 
@@ -58,11 +58,11 @@ def noise(side: int, count: int = 2048, classes: int = 10) -> Dataset:
 
 
 def make_case(dataset: Dataset, name: str, method: str, given: Mapping[str, Any]) -> Case:
-    """A run on a dataset with the settings of the one called `name`, but for those given."""
+    """A run on a dataset with the default settings of the dataset called `name`, except for those given."""
     config = resolve(name, method, {"log_every": 10, "evaluate_every": NEVER, **given}).config
     split = make_split(dataset, DataSettings(labels=10 * len(dataset.classes)), seed=0)
-    made = make_method(method, config.hyperparameters)
-    state = initial_state(split, made, config.network, config.views, config.training, CPU)
+    method_module = make_method(method, config.hyperparameters)
+    state = initial_state(split, method_module, config.network, config.views, config.training, CPU)
     records = train(state, split, config.training)
     return Case(config, split, state, lambda: next(records))
 
@@ -74,20 +74,20 @@ def wide_case(method: str = "rankingmatch-bm", batch_size: int = 16, side: int =
 
 
 def digits_case(method: str = "rankingmatch-bm", **given: Any) -> Case:
-    """The default: digits."""
+    """The defaults of digits."""
     dataset = resolve("digits", method, {}).source.load()
     return make_case(dataset, "digits", method, {"steps": NEVER, **given})
 
 
 def passes_of(case: Case) -> list[Pass]:
-    """The calls of model and teacher in one step."""
+    """The calls of the model and the teacher in one step."""
     seen: list[Pass] = []
 
-    def note(module: nn.Module, inputs: tuple[Tensor]) -> None:
+    def record(module: nn.Module, inputs: tuple[Tensor]) -> None:
         (images,) = inputs
         seen.append(Pass(len(images), torch.is_grad_enabled(), images.requires_grad, module.training))
 
-    handles = [module.register_forward_pre_hook(note) for module in (case.state.model, case.state.ema)]
+    handles = [module.register_forward_pre_hook(record) for module in (case.state.model, case.state.ema)]
     case.step()
     for handle in handles:
         handle.remove()
@@ -95,7 +95,7 @@ def passes_of(case: Case) -> list[Pass]:
 
 
 def take_passes(model: nn.Module, passes: list[Pass], images: Tensor) -> None:
-    """The bare passes, and one backward for all that have a graph."""
+    """Run the bare passes, and one backward for all that have a graph."""
     total = torch.zeros(())
     model.requires_grad_()
     for one in passes:
@@ -115,16 +115,16 @@ def take_passes(model: nn.Module, passes: list[Pass], images: Tensor) -> None:
 
 
 def bare_work(case: Case) -> tuple[list[Pass], Work]:
-    """The passes of a case's step, and a function that takes them on a network of its own."""
+    """The passes of a step, and a function that runs them on a copy of the network."""
     passes = passes_of(case)
     return passes, partial(take_passes, copy.deepcopy(case.state.model), passes, case.images)
 
 
-class OtherCode:
-    """RankingMatch-BM as other code runs it.
+class TypicalImplementation:
+    """RankingMatch-BM as it is typically implemented.
 
     One joint pass with a graph over labeled, weak and strong views of images in (n, c, h, w) order, PIL augmentation,
-    SGD as it is by default, the average of the weights tensor by tensor. The losses are ours: they are not at issue.
+    default SGD, the EMA of the weights tensor by tensor. The losses are ours, since they are not compared here.
     """
 
     def __init__(self, case: Case) -> None:
@@ -141,7 +141,7 @@ class OtherCode:
         self.strong: Callable[..., Any] = partial(pil_strong, policy=strong)
 
     def step(self) -> None:
-        """Sampling, views, pass, losses, SGD, average."""
+        """Sampling, views, pass, losses, SGD, EMA."""
         split = self.case.split
         rows = self.random.choice(split.labeled_rows, self.labeled)
         labels = torch.from_numpy(split.labels[rows])
@@ -150,11 +150,13 @@ class OtherCode:
         views = torch.cat([labeled, *pil_views(others, self.weak, self.strong)])
         model: Any = self.model
         logits = model.backbone((views - model.mean) / model.std)[0]
-        sure, weak, strong = logits.split([self.labeled, self.unlabeled, self.unlabeled])
+        labeled_logits, weak, strong = logits.split([self.labeled, self.unlabeled, self.unlabeled])
         pseudo = pseudo_label(weak.detach(), 0.95)
         confident = pseudo.confident
-        rank = batch_mean_triplet(sure, labels) + batch_mean_triplet(strong[confident], pseudo.labels[confident])
-        loss = F.cross_entropy(sure, labels) + masked_cross_entropy(strong, pseudo.labels, confident) + rank
+        rank = batch_mean_triplet(labeled_logits, labels) + batch_mean_triplet(
+            strong[confident], pseudo.labels[confident]
+        )
+        loss = F.cross_entropy(labeled_logits, labels) + masked_cross_entropy(strong, pseudo.labels, confident) + rank
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -162,28 +164,28 @@ class OtherCode:
 
 
 def rows(rounds: int = 5) -> list[Row]:
-    """The lines of the table."""
+    """The rows of the table."""
     torch.manual_seed(0)
     table = []
-    for case, title, floor, more in (
+    for case, title, target, more in (
         (wide_case(), "`wrn-28-2`, 32×32×3", 1.05, 1),
         (digits_case(), "the digits default", 1.25, 8),
     ):
         _, bare = bare_work(case)
-        times = in_turns({"step": case.step, "bare": bare, "other": OtherCode(case).step}, more * rounds)
+        times = in_turns({"step": case.step, "bare": bare, "other": TypicalImplementation(case).step}, more * rounds)
         step = milliseconds(times, "step")
         settings = case.config.training
         what = f"step of `rankingmatch-bm`, {title}, B={settings.batch_size}, μ={settings.mu}"
         table += [
             Row(
                 f"{what}, against its bare passes",
-                floor,
+                target,
                 ratio(times, "step", "bare"),
                 at_least=False,
                 detail=f"{step}, {milliseconds(times, 'bare')}",
             ),
             Row(
-                f"{what}, against the step as other code runs it",
+                f"{what}, against a step of a typical implementation",
                 1.6,
                 ratio(times, "other", "step"),
                 detail=f"{step}, {milliseconds(times, 'other')}",

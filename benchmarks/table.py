@@ -1,8 +1,8 @@
-"""Everything that is not the network should be nearly free: one table of what is wanted and what is measured.
+"""Everything except the network should cost almost nothing: one table of targets and measurements.
 
-make bench                                              # prints it; some minutes
-python benchmarks/table.py --only ranking               # some of it
-python benchmarks/table.py --markdown docs/performance.md   # puts it into the page, between its marks
+make bench                                                  # prints it; takes minutes
+python benchmarks/table.py --only ranking                   # a part of it
+python benchmarks/table.py --markdown docs/performance.md   # writes it into the page, between its markers
 """
 
 import argparse
@@ -27,12 +27,12 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "steps": steps.rows,
     "inference": inference.rows,
 }
-HEADER = ("measure", "reach", "measured (ours, theirs)", "verdict")
+HEADER = ("measure", "target", "measured (ours, theirs)", "verdict")
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
 def machine() -> str:
-    """Where and when."""
+    """The date and the machine."""
     cores = len(os.sched_getaffinity(0))
     return (
         f"{date.today().isoformat()}, {platform.machine()} with {cores} CPU cores, {torch.get_num_threads()} thread, "
@@ -40,8 +40,8 @@ def machine() -> str:
     )
 
 
-def put_between(page: str, text: str) -> str:
-    """The page with the text between its marks."""
+def insert_table(page: str, text: str) -> str:
+    """The page with the text between its markers."""
     before, rest = page.split(BEGIN)
     return f"{before}{BEGIN}\n{text}\n{rest[rest.index(END) :]}"
 
@@ -51,16 +51,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--markdown", type=Path, help="the page whose table is renewed")
+    parser.add_argument("--markdown", type=Path, help="page whose table is replaced")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     random.seed(0)
     rows = [row for part in given.only for row in PARTS[part]()]
     reached = sum(row.reached for row in rows)
-    text = f"{markdown(HEADER, [row.cells() for row in rows])}\n\n{reached} of {len(rows)} reached: {machine()}."
+    table = markdown(HEADER, [row.cells() for row in rows])
+    text = f"{table}\n\n{reached} of {len(rows)} targets reached: {machine()}."
     print(text)
     if given.markdown:
-        given.markdown.write_text(put_between(given.markdown.read_text(), text))
+        given.markdown.write_text(insert_table(given.markdown.read_text(), text))
 
 
 if __name__ == "__main__":

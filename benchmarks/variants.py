@@ -1,4 +1,4 @@
-"""What was tried to make a step faster, each beside what is done now: below 1 it would win.
+"""Alternatives that were tried to make a step faster, each compared with the current code: below 1 it is faster.
 
 python benchmarks/variants.py --network wrn-28-2 --batch-size 8 --rounds 3
 """
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import torch
-from torch import nn
 
 from measuring import CPU, Work, in_turns, markdown, milliseconds, ratio
 from peers import ema_loop
@@ -20,60 +19,57 @@ from steps import Case, Pass, digits_case, take_passes, wide_case
 
 
 def network_works(case: Case, count: int) -> dict[str, Work]:
-    """One pass and its backward: as it is, in (n, c, h, w) order, in bfloat16, compiled."""
+    """One pass and its backward: current, in (n, c, h, w) order, in bfloat16, compiled."""
     passes = [Pass(count, graph=True, input_gradient=False, training=True)]
     model, images = case.state.model, case.images
     plain, compiled = copy.deepcopy(model), copy.deepcopy(model)
     plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     compiled.backbone.compile()
 
-    def half() -> None:
+    def in_bfloat16() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             take_passes(model, passes, images)
 
-    def in_order() -> None:
+    def in_default_order() -> None:
         views = images[torch.arange(count) % len(images)].contiguous()
         plain.zero_grad()
         plain.backbone((views.float() / 255 - plain.mean) / plain.std)[0].sum().backward()
 
     return {
-        "now": partial(take_passes, model, passes, images),
-        "(n, c, h, w) order": in_order,
-        "bfloat16": half,
+        "current": partial(take_passes, model, passes, images),
+        "(n, c, h, w) order": in_default_order,
+        "bfloat16": in_bfloat16,
         "torch.compile": partial(take_passes, compiled, passes, images),
     }
 
 
-def optimizer_work(model: Classifier, **how: bool) -> Work:
+def optimizer_work(model: Classifier, **options: bool) -> Work:
     """A step of SGD over the network's weights."""
-    mine = copy.deepcopy(model)
-    for parameter in mine.parameters():
+    copied = copy.deepcopy(model)
+    for parameter in copied.parameters():
         parameter.grad = torch.randn_like(parameter)
-    return torch.optim.SGD(mine.parameters(), lr=0.01, momentum=0.9, nesterov=True, **how).step
+    return torch.optim.SGD(copied.parameters(), lr=0.01, momentum=0.9, nesterov=True, **options).step
 
 
 def update_works(case: Case) -> dict[str, Mapping[str, Work]]:
-    """SGD and the average of the weights, each in several ways."""
+    """SGD and the EMA of the weights, each with alternatives."""
     model, ema = case.state.model, case.state.ema
-
-    def average(way: nn.Module) -> nn.Module:
-        return copy.deepcopy(way)
 
     return {
         "SGD": {
-            "now": optimizer_work(model),
+            "current": optimizer_work(model),
             "foreach": optimizer_work(model, foreach=True),
             "fused": optimizer_work(model, fused=True),
         },
         "EMA": {
-            "now": partial(update_ema, average(ema), model, 0.999),
-            "tensor by tensor": partial(ema_loop, average(ema), model, 0.999),
+            "current": partial(update_ema, copy.deepcopy(ema), model, 0.999),
+            "tensor by tensor": partial(ema_loop, copy.deepcopy(ema), model, 0.999),
         },
     }
 
 
 def batch_work(case: Case) -> Work:
-    """The batch of a step, which a thread could make ahead: no more than this can be won by it."""
+    """Making the batch of a step: the most that could be saved by preparing it in another thread."""
     state, settings = case.state, case.config.training
     return lambda: make_batch(case.split, state.objective.method, state.views, settings, state.step, CPU)
 
@@ -89,7 +85,7 @@ def main() -> None:
     make = wide_case if given.network == "wrn-28-2" else digits_case
     case = make(batch_size=given.batch_size)
     settings = case.config.training
-    step = {"now": case.step, "batch ahead, at best": batch_work(case)}
+    step = {"current": case.step, "batch only": batch_work(case)}
     groups: dict[str, Mapping[str, Work]] = {
         "network": network_works(case, settings.batch_size * (1 + 2 * settings.mu)),
         **update_works(case),
@@ -98,10 +94,10 @@ def main() -> None:
     lines: list[tuple[str, ...]] = []
     for name, works in groups.items():
         times = in_turns(works, given.rounds * (1 if name in ("network", "whole step") else 5))
-        for way in works:
-            value = ratio(times, way, "now")
-            lines.append((name, way, milliseconds(times, way), f"{value:.3f}"))
-    print(markdown((f"{given.network}, B={settings.batch_size}", "way", "time", "against now"), lines))
+        for variant in works:
+            value = ratio(times, variant, "current")
+            lines.append((name, variant, milliseconds(times, variant), f"{value:.3f}"))
+    print(markdown((f"{given.network}, B={settings.batch_size}", "variant", "time", "ratio to current"), lines))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw docs/demo.svg, the picture of the README, from the two runs of `make demo`."""
+"""Draw docs/demo.svg, the figure in the README, from the two runs of `make demo`."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ LABELS = {"supervised": "labeled images only", "rankingmatch-bm": "RankingMatch:
 
 
 def draw_labeled(axes: Axes, run: Run) -> None:
-    """The 40 labeled digits, a class per column."""
+    """Draw the labeled digits, one class per column."""
     split = load_split(plan_of(run.config()))
     axes.set_title(f"{len(split.labeled_rows)} labeled images …", fontsize=11)
     axes.axis("off")
@@ -28,7 +28,7 @@ def draw_labeled(axes: Axes, run: Run) -> None:
 
 
 def draw_errors(axes: Axes, runs: dict[str, Run]) -> None:
-    """Test error over the course of training."""
+    """Draw the test error during training."""
     unlabeled = len(load_split(plan_of(runs["supervised"].config())).unlabeled_rows)
     axes.set_title(f"… and {unlabeled:,} unlabeled ones", fontsize=11)
     for method, run in runs.items():
@@ -36,7 +36,7 @@ def draw_errors(axes: Axes, runs: dict[str, Run]) -> None:
         steps, errors = [line["step"] for line in history], [line["test_error"] for line in history]
         axes.plot(steps, errors, color=COLORS[method], linewidth=2)
         text = f"{LABELS[method]}: {errors[-1]:.1f} %"
-        above = max(errors[len(errors) // 5 :])  # clear of the right end of the curve
+        above = max(errors[len(errors) // 5 :])  # above the right end of the curve
         axes.text(steps[-1], above + 0.5, text, ha="right", color=COLORS[method])
     axes.set(xlabel="training steps", ylabel="test error, %", ylim=(0, 20))
     axes.spines[["top", "right"]].set_visible(False)
@@ -45,7 +45,7 @@ def draw_errors(axes: Axes, runs: dict[str, Run]) -> None:
 def main(directory: Path, out: Path) -> None:
     """Draw both halves."""
     runs = {method: Run(directory / f"digits-40-{method}-0") for method in COLORS}
-    plt.rcParams["svg.hashsalt"] = "rankingmatch"  # the same picture gives the same file
+    plt.rcParams["svg.hashsalt"] = "rankingmatch"  # the same figure gives the same file
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), width_ratios=(1.1, 1.3), layout="constrained")
     draw_labeled(left, runs["supervised"])
     draw_errors(right, runs)

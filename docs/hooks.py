@@ -28,7 +28,7 @@ class Reference(NamedTuple):
     names: tuple[str, ...]
 
 
-INTERNAL = "*Outside the [deprecation policy](CONTRIBUTING.md#deprecation-policy): they may change at any time.*"
+INTERNAL = "*Outside the [deprecation policy](CONTRIBUTING.md#deprecation-policy): these names may change at any time.*"
 REFERENCES = {
     "api/estimator.md": Reference(
         "Estimator",

@@ -170,6 +170,19 @@ def test_the_exported_model_predicts_the_same_without_torch_and_this_package(pla
     assert done.stdout.splitlines() == rows, done.stderr
 
 
+# --- benchmarks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_benchmark_can_be_imported() -> None:
+    directory = ROOT / "benchmarks"
+    names = [path.stem for path in directory.glob("*.py")]
+    assert len(names) > 10
+    command = [sys.executable, "-c", f"import {', '.join(names)}"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # --- the site ------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ _DESELECTED_SLOW = pytest.StashKey[int]()
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Count the slow tests that `-m "not slow"` leaves out."""
-    if items:
+    if items and items[0].config.option.markexpr:
         slow = sum(item.get_closest_marker("slow") is not None for item in items)
         items[0].config.stash[_DESELECTED_SLOW] = items[0].config.stash.get(_DESELECTED_SLOW, 0) + slow
 

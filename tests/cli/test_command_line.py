@@ -287,7 +287,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
             "--margin is not used by the method 'supervised'",
         ),
         (["train", "digits", "--epochs", "1", "--steps", "2"], "--epochs and --steps"),
-        (["train", "digits", "--treshold", "0.9"], "No such option"),
+        (["train", "digits", "--treshold", "0.9"], "--treshold"),
         (["train", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
         (["evaluate", "nowhere"], "nowhere is not a run directory"),
         (["report"], "a report needs at least one run directory"),

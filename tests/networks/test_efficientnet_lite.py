@@ -5,25 +5,33 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from real_images import clothing_photographs, photographs
 from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
+from tiny import CPU, VIEW_SETTINGS, tiny_settings
 from torch import Tensor
 
 from rankingmatch.core.errors import ConfigError
+from rankingmatch.data import Dataset, Images, assemble_split
+from rankingmatch.methods import make_method
 from rankingmatch.networks import (
     EfficientNetLite,
+    NetworkSettings,
     WeightsInfo,
     head_parameters,
     input_side,
     make_backbone,
     make_classifier,
+    predict_logits,
 )
 from rankingmatch.networks.efficientnet_lite import WEIGHTS
 from rankingmatch.runs.export import export_run
-from rankingmatch.runs.model import ModelInfo, save_model
+from rankingmatch.runs.model import ModelInfo, load_model, save_model
+from rankingmatch.training.loop import train as train_steps
+from rankingmatch.training.state import initial_state
 
 NAMES = list(WEIGHTS)
 LITE0 = NAMES[0]
@@ -193,6 +201,22 @@ def test_weights_from_a_file_have_the_names_of_the_network(tmp_path: Path) -> No
     model = make_classifier(LITE0, 1000, weights=str(tmp_path / "w.safetensors"))
     assert all(torch.equal(value, network.state_dict()[name]) for name, value in model.backbone.state_dict().items())
     assert model.mean.flatten().tolist() == pytest.approx([127 / 255] * 3)
+
+
+def test_training_starts_from_the_pretrained_weights_and_its_model_is_loaded(tmp_path: Path) -> None:
+    images = photographs().permute(0, 2, 3, 1).numpy()
+    train = Images(images, np.arange(len(images)) % 3)
+    split = assemble_split(Dataset(("a", "b", "c"), train, None, None), np.arange(len(images)), np.arange(0))
+    network, settings = NetworkSettings(LITE0, pretrained=True), tiny_settings(steps=2, backbone_learning_rate=0.001)
+    state = initial_state(split, make_method("supervised", {}), network, VIEW_SETTINGS, settings, CPU)
+    start, found = pretrained().state_dict(), state.model.backbone.state_dict()
+    assert all(torch.equal(found[name], start[name]) for name in start if not name.startswith("classifier."))
+    for _ in train_steps(state, split, settings):
+        pass
+    assert not torch.equal(found["head.conv.weight"], start["head.conv.weight"])
+    save_model(tmp_path / "model.safetensors", state.model, ModelInfo(LITE0, ("a", "b", "c"), 3, 32, 32))
+    loaded, _ = load_model(tmp_path / "model.safetensors", CPU)
+    assert np.array_equal(predict_logits(loaded, images, CPU), predict_logits(state.model, images, CPU))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Weights from an installed package: only the known file is read, and a damaged cache is replaced."""
 
 import hashlib
+import importlib.util
 import logging
 import sys
 from dataclasses import replace
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.networks import make_backbone, packaged
+from rankingmatch.networks import make_backbone
 from rankingmatch.networks.efficientnet_lite import WEIGHTS, own_name
 from rankingmatch.networks.packaged import PackagedWeights, load_packaged, tensors_checksum
 
@@ -122,7 +123,7 @@ def test_without_the_package_the_error_names_the_command_that_installs_it(cache:
 
 
 def test_the_error_of_a_missing_package_reaches_the_user_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packaged.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"^pretrained: the weights of 'efficientnet-lite1' are in a package"):
         make_backbone("efficientnet-lite1", 3, 10, pretrained=True)
 

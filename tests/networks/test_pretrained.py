@@ -161,6 +161,16 @@ def test_without_timm_the_error_names_the_command_that_installs_it(monkeypatch: 
         make_backbone("timm:fakenet", 3, 4)
 
 
+def test_a_timm_that_cannot_be_imported_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.delitem(sys.modules, "timm")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"cannot be imported \(RuntimeError: operator .*\); install a torchvision"):
+        make_backbone("timm:fakenet", 3, 4)
+
+
 # --- the backbone's learning rate ----------------------------------------------------------------------------
 
 

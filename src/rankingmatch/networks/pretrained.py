@@ -65,9 +65,14 @@ def timm_backbone(name: str, channels: int, classes: int, *, pretrained: bool) -
         raise ConfigError(f"network '{name}': write timm:NAME, or timm:NAME@SIDE with a side in pixels")
     try:
         timm: Any = importlib.import_module("timm")
-    except Exception as error:  # an incompatible torchvision may raise anything
+    except ModuleNotFoundError as error:
         reason = _reason(error)
         raise ConfigError(f"network '{name}' needs timm ({reason}): pip install 'rankingmatch[timm]'") from error
+    except Exception as error:  # an incompatible torchvision may raise anything
+        raise ConfigError(
+            f"network '{name}' needs timm, which cannot be imported ({_reason(error)}); install a torchvision that was "
+            f"built for torch {torch.__version__}"
+        ) from error
     try:
         model = timm.create_model(model_name, pretrained=pretrained, num_classes=classes, in_chans=channels)
         if at and hasattr(model, "set_input_size"):  # a transformer, whose position embeddings have a fixed size

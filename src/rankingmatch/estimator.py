@@ -22,10 +22,12 @@ from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import predict_probabilities
+from rankingmatch.networks.efficientnet_lite import missing_weights
 from rankingmatch.runs.config import Config, assemble, require_exclusive, setting_options
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
+from rankingmatch.runs.photographs import FINE_TUNING, NETWORK, SMALLEST_SIDE, view_lengths
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
@@ -169,6 +171,8 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         _check_hyperparameters(others, own)
         require_exclusive({**given, **others}, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
+        if self.network == NETWORK and min(height, width) >= SMALLEST_SIDE and not missing_weights(NETWORK):
+            suggested |= {**FINE_TUNING, **view_lengths(min(height, width))}
         if others.get("epochs") is not None:
             del suggested["steps"]
         values = {**suggested, **find_method(self.method).preset, **given, **others}

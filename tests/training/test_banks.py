@@ -16,6 +16,7 @@ from rankingmatch.data import bank as banks_of_data
 from rankingmatch.data.bank import BankFile, read_bank
 from rankingmatch.methods import METHODS, find_method, make_method
 from rankingmatch.networks import NetworkSettings, predict_logits
+from rankingmatch.training import banks
 from rankingmatch.training.banks import make_bank, noise_bank
 from rankingmatch.training.loop import confusion_of, train
 from rankingmatch.training.state import State, initial_state
@@ -90,6 +91,18 @@ def test_a_bank_has_several_views_of_each_image_and_depends_on_no_seed(split: Sp
     taken = bank.take("weak", np.arange(24), draw).numpy()
     for row, view in enumerate(draw.tolist()):
         assert np.array_equal(taken[row], bank.views["weak"][view][row])
+
+
+def test_onnx_runtime_computes_the_same_maps(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_torch = state_of(split, "top").bank
+    monkeypatch.setattr(banks, "WORTH_CONVERTING", 1)
+    monkeypatch.setattr(banks, "_torch_function", lambda lower: pytest.fail("torch was used"))
+    monkeypatch.setattr(banks, "FORMAT", -1)  # another key, so that it is computed again
+    by_onnx = state_of(split, "top").bank
+    assert by_torch is not None
+    assert by_onnx is not None
+    for ours, theirs in zip(by_onnx.views["strong"], by_torch.views["strong"], strict=True):
+        np.testing.assert_allclose(ours.astype(np.float32), theirs.astype(np.float32), rtol=2e-3, atol=2e-3)
 
 
 def test_a_bank_is_computed_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

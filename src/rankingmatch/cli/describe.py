@@ -22,9 +22,11 @@ def describe_plan(plan: Plan) -> str | None:
             return f"{config.dataset}: using the dataset of this name; for the folder, write ./{config.dataset}"
         return None
     values = config.settings()
-    chosen = [f"{flag(name)} {values[name]}" for name in source.preset(config.data.image_size) if name != "flip"]
-    chosen.append("--flip" if values["flip"] else "--no-flip")
-    lines = [f"{config.dataset}: {source.description}", f"settings: {' '.join(chosen)}"]
+    lines = [f"{config.dataset}: {source.description}"]
+    if plan.preset:
+        lines.append(f"settings: {' '.join(_as_flag(name, values[name]) for name in plan.preset)}")
+    if config.network.pretrained:
+        lines.append(f"starting from pretrained weights of {config.network.network} (--no-pretrained for random ones)")
     if config.data.labels:
         lines.insert(1, f"--labels {config.data.labels}: keeping {config.data.labels:,} labels, hiding the rest")
     if not source.evaluated and config.data.validation == 0:
@@ -35,6 +37,12 @@ def describe_plan(plan: Plan) -> str | None:
     elif config.data.validation:
         lines.append(f"no validation images: holding out {config.data.validation:,} of the labeled images")
     return "\n".join(lines)
+
+
+def _as_flag(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return flag(name) if value else flag(f"no_{name}")
+    return f"{flag(name)} {value}"
 
 
 def describe_result(result: Result, run: Run) -> str:

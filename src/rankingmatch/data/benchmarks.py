@@ -55,6 +55,11 @@ class Benchmark:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def side(self) -> int:
+        """The side of its images in pixels."""
+        return min(self.shape[:2])
+
+    @property
     def is_folder(self) -> bool:
         """False."""
         return False

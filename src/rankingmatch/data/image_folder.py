@@ -60,9 +60,13 @@ class ImageFolder:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels: the median of the shorter sides, at most `LARGEST_DEFAULT_SIDE`."""
-        median = int(np.median([min(header.height, header.width) for header in self.headers]))
-        side = min(LARGEST_DEFAULT_SIDE, median)
+        side = min(LARGEST_DEFAULT_SIDE, self.side)
         return side, side, 1 if all(header.gray for header in self.headers) else 3
+
+    @property
+    def side(self) -> int:
+        """The median of the images' shorter sides in pixels."""
+        return int(np.median([min(header.height, header.width) for header in self.headers]))
 
     @property
     def classes(self) -> int:

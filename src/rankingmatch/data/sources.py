@@ -35,6 +35,10 @@ class Source(Protocol):
         """Height, width and channels of its images unless they are resized."""
 
     @property
+    def side(self) -> int:
+        """The side of its images in pixels, or the median of their shorter sides, before any resizing."""
+
+    @property
     def classes(self) -> int:
         """The number of classes."""
 

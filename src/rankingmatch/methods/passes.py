@@ -65,7 +65,9 @@ def view_outputs(model: nn.Module, batch: Batch, weak_pass: WeakPass, skip_below
         The outputs of the three views.
     """
     (labeled,), (weak, strong) = batch.labeled, batch.unlabeled
-    if weak_pass == "joint":
+    # With fixed BatchNorm statistics, a pass of its own gives the same outputs, and needs no graph.
+    statistics_are_fixed = isinstance(model, Classifier) and model.takes_maps
+    if weak_pass == "joint" and not statistics_are_fixed:
         of_labeled, of_strong, of_weak = _outputs(model, labeled, strong, weak)
         return ViewOutputs(of_labeled, of_weak.logits.detach(), of_strong)
     weak_logits = _logits_without_gradients(model, weak, evaluating=weak_pass == "running")

@@ -15,10 +15,10 @@ from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.networks.classifier import Tune
-from rankingmatch.networks.packaged import PackagedWeights, WeightsInfo, load_packaged
+from rankingmatch.networks.packaged import PackagedWeights, WeightsInfo, installation_problem, load_packaged
 from rankingmatch.networks.registry import register_network
 
-__all__ = ["EfficientNetLite", "MBConv", "efficientnet_lite"]
+__all__ = ["EfficientNetLite", "MBConv", "efficientnet_lite", "missing_weights"]
 
 STRIDE = 32  # of the whole network
 
@@ -282,6 +282,11 @@ def efficientnet_lite(
     network.load_state_dict(tensors)
     network.weights_info = WEIGHTS[name].info
     return network
+
+
+def missing_weights(name: str) -> str | None:
+    """Why the pretrained weights of a network of this family cannot be loaded; None if they can."""
+    return installation_problem(name, WEIGHTS[name])
 
 
 for _name, _width, _depth, _side in (

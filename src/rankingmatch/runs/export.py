@@ -2,10 +2,6 @@
 
 import importlib
 import json
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ from rankingmatch import __version__
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.networks import Classifier
+from rankingmatch.networks.onnx import to_onnx
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, load_model
 
@@ -118,18 +115,7 @@ def onnx_bytes(deployed: Deployed, info: ModelInfo, values: str) -> bytes:
 
     example = _tensor(_test_images(info, 2, seed=0), values)
     try:
-        with _quiet():
-            program = torch.onnx.export(
-                deployed,
-                (example,),
-                dynamo=True,
-                verbose=False,
-                input_names=["images"],
-                output_names=[_output(deployed)],
-                dynamic_shapes=({0: torch.export.Dim("batch")},),
-            )
-        assert program is not None
-        proto = program.model_proto
+        proto = to_onnx(deployed, example, _output(deployed))
         onnx.helper.set_model_props(proto, metadata(deployed, info, values))
         content: bytes = proto.SerializeToString()
     except Exception as error:  # the network may be the user's code, and the exporter raises errors of many kinds
@@ -202,20 +188,4 @@ def _require_packages() -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise ConfigError(
-                f"export needs {name} ({error}); install it: pip install 'rankingmatch[export]'"
-            ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the exporter's messages, which are for its developers."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
+            raise ConfigError(f"export needs {name} ({error}); install it: pip install {name}") from error

@@ -7,6 +7,7 @@ import numpy as np
 
 from rankingmatch import __version__
 from rankingmatch.data import BENCHMARKS, Images, Split
+from rankingmatch.networks.efficientnet_lite import WEIGHTS
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.directory import Result
 
@@ -76,12 +77,22 @@ def _facts(config: Config, split: Split, result: Result) -> dict[str, str]:
         "images": f"{result.labels:,} labeled, {len(split.unlabeled_rows):,} unlabeled",
         "method": f"{config.method}, network {config.network.network}, {result.steps:,} steps of "
         f"{settings.batch_size} labeled images, seed {settings.seed}",
+        **_starting_weights(config),
         "test error": _error(result.test_error, split.test),
         "validation error": _error(result.val_error, split.validation),
         "license": config.execution.license
         or "not stated; the license of the images may apply to the model, too (`--license` fills this in)",
         "created by": f"rankingmatch {__version__}",
     }
+
+
+def _starting_weights(config: Config) -> dict[str, str]:
+    """The pretrained weights that training started from, with their license; nothing if it started from random ones."""
+    known = WEIGHTS.get(config.network.network)
+    if not config.network.pretrained or known is None:
+        return {}
+    info = known.info
+    return {"pretrained weights": f"{info.name}; license {info.license}; {info.source}"}
 
 
 def _name(config: Config) -> str:

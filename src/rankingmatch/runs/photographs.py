@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankingmatch.data import Source
-from rankingmatch.networks import missing_weights
+from rankingmatch.networks.efficientnet_lite import missing_weights
 
 __all__ = ["fine_tuning_settings"]
 
@@ -16,7 +16,7 @@ SIDE = 128  # pixels
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
 
 # Chosen on the validation images of photographs of clothing, 40 labels, seeds 10 and 11 (docs/photographs.md).
-FINE_TUNING = {
+FINE_TUNING: dict[str, Any] = {
     "network": NETWORK,
     "pretrained": True,
     "tune": "top",
@@ -27,8 +27,6 @@ FINE_TUNING = {
     "batch_size": 16,
     "mu": 3,
     "steps": 150,
-    "padding": 12,
-    "cutout": 48,
     "operation_probability": 1.0,
 }
 
@@ -51,5 +49,9 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     if problem := missing_weights(NETWORK):
         log.warning("training starts from random weights, because %s", problem)
         return None
-    lengths = {name: round(FINE_TUNING[name] * size / SIDE) for name in ("padding", "cutout")}  # type: ignore[operator]
-    return {**source.preset(size), **FINE_TUNING, **lengths}
+    return {**source.preset(size), **FINE_TUNING, **view_lengths(size)}
+
+
+def view_lengths(size: int) -> dict[str, int]:
+    """The lengths in pixels of the views of images of this size."""
+    return {"padding": round(0.1 * size), "cutout": round(0.375 * size)}

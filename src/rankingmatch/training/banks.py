@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from rankingmatch.augment import Policy, ViewSettings
 from rankingmatch.core.randomness import Purpose, torch_generator
@@ -12,12 +13,15 @@ from rankingmatch.data import Split
 from rankingmatch.data.bank import Bank, BankFile, bank_directory, checksum, read_bank
 from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.networks import Classifier, to_tensor
+from rankingmatch.networks.onnx import onnx_function
 from rankingmatch.training.state import State
 
 __all__ = ["make_bank", "noise_bank"]
 
 AT_ONCE = 64  # images
+WORTH_CONVERTING = 2000  # images
 FORMAT = 1  # of a bank, part of its key
+Compute = Callable[[Tensor], np.ndarray]
 
 
 def make_bank(state: State, split: Split, settings: ViewSettings, progress: Progress = no_progress) -> Bank | None:
@@ -28,13 +32,16 @@ def make_bank(state: State, split: Split, settings: ViewSettings, progress: Prog
     if not state.model.takes_maps:
         return None
     names = sorted({*state.objective.method.labeled_views, *state.objective.method.unlabeled_views})
+    compute = _frozen_function(state, len(names) * settings.bank_views * len(split.images))
     files = [
-        BankFile(f"{name}-{index}", len(split.images), _views(state, split.images, name, index))
+        BankFile(f"{name}-{index}", len(split.images), _views(state, compute, split.images, name, index))
         for index in range(settings.bank_views)
         for name in names
     ]
     evaluated = {"validation": split.validation, "test": split.test}
-    files += [BankFile(part, len(images), _plain(state, images.images)) for part, images in evaluated.items() if images]
+    for part, images in evaluated.items():
+        if images is not None:
+            files.append(BankFile(part, len(images), _unchanged(state, compute, images.images)))
     arrays = read_bank(bank_directory(_key(state, split, settings)), files, progress)
     views = {name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}
     return Bank(views, arrays.get("validation"), arrays.get("test"))
@@ -44,7 +51,7 @@ def noise_bank(state: State, split: Split) -> Bank | None:
     """A bank of noise with the right shapes, to measure the time of a step; None if the whole network is trained."""
     if not state.model.takes_maps:
         return None
-    shape = _maps(state.model, split.images[:1], state.device).shape[1:]
+    shape = _torch_function(_Lower(state.ema))(to_tensor(split.images[:1], state.device)).shape[1:]
     noise = np.random.default_rng(0).random((len(split.images), *shape)).astype(np.float16)
     method = state.objective.method
     views = {name: [noise] for name in (*method.labeled_views, *method.unlabeled_views)}
@@ -52,36 +59,68 @@ def noise_bank(state: State, split: Split) -> Bank | None:
     return Bank(views, *evaluated)
 
 
-def _views(state: State, images: np.ndarray, name: str, index: int) -> Callable[[], Iterator[np.ndarray]]:
+def _views(
+    state: State, compute: Compute, images: np.ndarray, name: str, index: int
+) -> Callable[[], Iterator[np.ndarray]]:
     """The maps of one view of every image. The draws of a batch depend on its position and the view alone."""
     policy: Policy = state.views[name]
 
     def batches() -> Iterator[np.ndarray]:
         for start in range(0, len(images), AT_ONCE):
             batch = to_tensor(images[start : start + AT_ONCE], state.device)
-            generator = torch_generator(index, Purpose.BANK, start, sum(name.encode()))
             height, width = batch.shape[2:]
-            draw = policy.draw(len(batch), height, width, generator)
-            yield _lower(state.model, policy.apply(batch, draw))
+            generator = torch_generator(index, Purpose.BANK, start, sum(name.encode()))
+            yield compute(policy.apply(batch, policy.draw(len(batch), height, width, generator)))
 
     return batches
 
 
-def _plain(state: State, images: np.ndarray) -> Callable[[], Iterator[np.ndarray]]:
+def _unchanged(state: State, compute: Compute, images: np.ndarray) -> Callable[[], Iterator[np.ndarray]]:
+    """The maps of every image, without augmentation."""
+
     def batches() -> Iterator[np.ndarray]:
         for start in range(0, len(images), AT_ONCE):
-            yield _maps(state.model, images[start : start + AT_ONCE], state.device)
+            yield compute(to_tensor(images[start : start + AT_ONCE], state.device))
 
     return batches
 
 
-def _maps(model: Classifier, images: np.ndarray, device: torch.device) -> np.ndarray:
-    return _lower(model, to_tensor(images, device))
+class _Lower(nn.Module):
+    """The frozen part of a model as a module."""
+
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model.maps(images)
 
 
-@torch.inference_mode()
-def _lower(model: Classifier, images: torch.Tensor) -> np.ndarray:
-    return model.maps(images).half().cpu().numpy()
+def _frozen_function(state: State, count: int) -> Compute:
+    """The frozen part of the network as a function: in ONNX Runtime on a CPU if possible, otherwise in torch.
+
+    It is converted when the first file has to be computed; that takes seconds, so a few images are left to torch.
+    """
+    function: list[Compute] = []
+
+    def compute(images: Tensor) -> np.ndarray:
+        if not function:
+            lower = _Lower(state.ema).eval()
+            worthwhile = state.device.type == "cpu" and count >= WORTH_CONVERTING and len(images) > 1
+            fast = onnx_function(lower, images[:2]) if worthwhile else None
+            function.append(fast or _torch_function(lower))
+        return function[0](images)
+
+    return compute
+
+
+def _torch_function(lower: nn.Module) -> Compute:
+    @torch.inference_mode()
+    def compute(images: Tensor) -> np.ndarray:
+        maps: np.ndarray = lower(images).cpu().numpy()
+        return maps
+
+    return compute
 
 
 def _key(state: State, split: Split, settings: ViewSettings) -> str:

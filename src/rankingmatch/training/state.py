@@ -11,7 +11,7 @@ from torch import nn
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.core.distributed import replicated, require_enough_images, world_size
-from rankingmatch.core.errors import ConfigError, DataError, DivergedError, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, DataError, DivergedError, RankingMatchError, setting, unknown_name
 from rankingmatch.core.randomness import Purpose, derived_seed
 from rankingmatch.core.schedule import batchnorm_momentum
 from rankingmatch.data import Split
@@ -129,6 +129,8 @@ def _feature_width(model: Classifier, name: str, split: Split) -> int:
     buffers = {buffer: buffer.clone() for buffer in model.buffers()}
     try:
         logits, features = model(to_tensor(split.images[:2], torch.device("cpu")))
+    except RankingMatchError:
+        raise
     except Exception as error:  # it may be the user's code
         size = "×".join(map(str, split.images.shape[1:]))
         raise ConfigError(f"network '{name}' cannot process {size} images ({type(error).__name__}: {error})") from error

@@ -36,7 +36,7 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
     "--method",
     metavar="NAME",
     shell_complete=_complete_method,
-    help="A name from `rankingmatch methods`, or package.module:Class. [rankingmatch-bm]",
+    help="A name from `rankingmatch methods`, or package.module:Class. [rankingmatch-bm; for photographs, softmatch]",
 )
 @click.option(
     "--out",

@@ -16,7 +16,7 @@ from rankingmatch.core.options import Kind, Option, check, option, options_of, v
 from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings, input_side
-from rankingmatch.runs.photographs import fine_tuning_settings
+from rankingmatch.runs.photographs import FINE_TUNING_METHOD, fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
 
 __all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "plan_of", "resolve"]
@@ -62,6 +62,7 @@ SECTIONS: dict[str, type] = {
     "training": TrainSettings,
     "execution": ExecutionSettings,
 }
+DEFAULT_METHOD = "rankingmatch-bm"
 RENAMED = {"licence": "license"}  # options of earlier versions
 
 
@@ -132,7 +133,7 @@ def plan_of(config: Config) -> Plan:
     return Plan(config, find_source(config.dataset, **_places(config.settings())))
 
 
-def resolve(dataset: str, method: str, given: Mapping[str, Any], source: Source | None = None) -> Plan:
+def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: Source | None = None) -> Plan:
     """The plan for a dataset or folder, a method, and options.
 
     Parameters
@@ -140,7 +141,7 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any], source: Source 
     dataset
         The name of a dataset, or the path of a folder.
     method
-        The name of a method, or its import path.
+        The name of a method, or its import path; None for the default, which depends on the images.
     given
         Options of any section and hyperparameters of the method, all on one level. They override the presets of the
         method, which override those of the dataset, which override the defaults.
@@ -152,7 +153,9 @@ def resolve(dataset: str, method: str, given: Mapping[str, Any], source: Source 
     given = absolute_paths(given)
     source = source or find_source(dataset, **_places(given))
     given = _sized_for_network(source, given)
-    preset = fine_tuning_settings(source, given) or source.preset(given.get("image_size"))
+    fine_tuning = fine_tuning_settings(source, given)
+    method = method or (DEFAULT_METHOD if fine_tuning is None else FINE_TUNING_METHOD)
+    preset = source.preset(given.get("image_size")) if fine_tuning is None else _known(fine_tuning, method)
     values = {**preset, **find_method(method).preset, **given}
     if given.get("epochs") is not None:
         values["steps"] = None
@@ -178,6 +181,12 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
             raise unknown_name("setting", name, all_option_names())
     make_method(method, values)
     return Config(dataset, method, {**defaults, **values}, **sections)
+
+
+def _known(values: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """The values without hyperparameters that a method does not have."""
+    names = {*setting_options(), *_defaults(method)}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def require_exclusive(given: Mapping[str, Any], *names: str) -> None:

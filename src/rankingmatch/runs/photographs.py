@@ -7,7 +7,7 @@ from typing import Any
 from rankingmatch.data import Source
 from rankingmatch.networks.efficientnet_lite import missing_weights
 
-__all__ = ["fine_tuning_settings"]
+__all__ = ["FINE_TUNING_METHOD", "fine_tuning_settings"]
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,15 @@ FINE_TUNING: dict[str, Any] = {
     "steps": 150,
     "operation_probability": 1.0,
 }
+# Of the method, where it has them.
+FINE_TUNING_HYPERPARAMETERS: dict[str, Any] = {"threshold": 0.8, "statistics_decay": 0.98}
+FINE_TUNING_METHOD = "softmatch"
 
 
 def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings for a folder of photographs; None if they are not photographs, or another network is wanted.
+    """The settings for a folder of photographs, with hyperparameters that not every method has.
+
+    None if they are not photographs, or another network is wanted.
 
     Parameters
     ----------
@@ -49,7 +54,7 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     if problem := missing_weights(NETWORK):
         log.warning("training starts from random weights, because %s", problem)
         return None
-    return {**source.preset(size), **FINE_TUNING, **view_lengths(size)}
+    return {**source.preset(size), **FINE_TUNING, **view_lengths(size), **FINE_TUNING_HYPERPARAMETERS}
 
 
 def view_lengths(size: int) -> dict[str, int]:

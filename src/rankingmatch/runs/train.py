@@ -16,13 +16,11 @@ from rankingmatch.runs.job import Display, Job, start, train_job
 
 __all__ = ["Request", "prepare", "train", "train_run"]
 
-DEFAULT_METHOD = "rankingmatch-bm"
-
 
 def train(
     data: str | Path,
     *,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     report: bool = True,
@@ -36,7 +34,8 @@ def train(
     data
         The name of a dataset, such as "digits", or a folder of images.
     method
-        The name of a method, or ``package.module:Class``.
+        The name of a method, or ``package.module:Class``; by default "rankingmatch-bm", or "softmatch" where a
+        pretrained network is fine-tuned on photographs.
     out
         The run directory; ``runs/DATA-LABELS-METHOD-SEED`` by default.
     resume
@@ -132,7 +131,7 @@ def _find_run(request: Request) -> tuple[Run, Plan]:
         for name in ("labels", "validation"):
             if name in given:
                 raise ConfigError(f"{setting('split')} determines {setting(name)}; give one of them")
-    plan = resolve(data, request.method or DEFAULT_METHOD, given)
+    plan = resolve(data, request.method, given)
     if out is None:
         out = _default_directory(plan)
         if resume and Run(out).exists():

@@ -1,0 +1,88 @@
+"""Photographs start from pretrained weights; everything else, and everyone who asks for another network, does not."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_folders import picture
+
+from rankingmatch.cli.describe import describe_plan
+from rankingmatch.runs import photographs
+from rankingmatch.runs.config import resolve
+from rankingmatch.runs.train import train
+
+
+def folder_of(path: Path, size: tuple[int, int] = (100, 80), *, gray: bool = False) -> str:
+    for name, color in (("red", (200, 40, 40)), ("blue", (40, 40, 200))):
+        for number in range(4):
+            file = picture(path / name / f"{name}{number}.png", (120, 120, 120) if gray else color, size)
+            if gray:
+                from PIL import Image
+
+                Image.open(file).convert("L").save(file)
+    return str(path)
+
+
+def test_photographs_are_fine_tuned(tmp_path: Path) -> None:
+    plan = resolve(folder_of(tmp_path / "photos"), None, {})
+    config = plan.config
+    assert (config.network.network, config.network.pretrained, config.network.tune) == (
+        photographs.NETWORK,
+        True,
+        "top",
+    )
+    assert (config.method, config.training.optimizer, config.data.image_size) == (
+        photographs.FINE_TUNING_METHOD,
+        "adamw",
+        80,
+    )
+    assert (config.views.padding, config.views.cutout) == (8, 30)
+    text = describe_plan(plan)
+    assert text is not None
+    assert "--network efficientnet-lite0" in text
+    assert "starting from pretrained weights of efficientnet-lite0 (--no-pretrained for random ones)" in text
+
+
+def test_a_method_gets_only_the_hyperparameters_it_has(tmp_path: Path) -> None:
+    photos = folder_of(tmp_path / "photos")
+    assert resolve(photos, "fixmatch-ra", {}).config.hyperparameters["threshold"] == 0.8
+    assert resolve(photos, "fixmatch-ra", {"threshold": 0.9}).config.hyperparameters["threshold"] == 0.9
+    assert resolve(photos, "supervised", {}).config.hyperparameters == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"network": "wrn-16-2"}, {"pretrained": False}, {"image_size": 32}, {"network": "small", "image_size": 128}],
+)
+def test_other_wishes_come_first(given: dict[str, Any], tmp_path: Path) -> None:
+    config = resolve(folder_of(tmp_path / "photos"), None, given).config
+    assert (config.method, config.network.pretrained, config.network.tune) == ("rankingmatch-bm", False, "all")
+    assert config.data.image_size == given.get("image_size", 32)
+
+
+@pytest.mark.parametrize("kind", ["small", "gray"])
+def test_small_and_grayscale_images_are_not_photographs(kind: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "glyphs", (40, 40) if kind == "small" else (100, 80), gray=kind == "gray")
+    assert not resolve(folder, None, {}).config.network.pretrained
+
+
+def test_a_named_dataset_keeps_its_settings() -> None:
+    assert resolve("stl10", None, {}).config.network.network == "wrn-37-2"
+
+
+def test_without_the_weights_there_is_a_sentence_and_training_starts_from_random_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(photographs, "missing_weights", lambda name: f"the weights of {name} are not installed")
+    with caplog.at_level(logging.WARNING):
+        config = resolve(folder_of(tmp_path / "photos"), None, {}).config
+    assert (config.network.pretrained, config.data.image_size) == (False, 32)
+    assert "random weights, because the weights of efficientnet-lite0 are not installed" in caplog.text
+
+
+def test_the_model_card_names_the_weights_and_their_license(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"steps": 1, "batch_size": 4, "mu": 1, "bank_views": 1, "image_size": 64, "threads": 1}
+    run = train(folder_of(tmp_path / "photos"), method="supervised", out=tmp_path / "run", report=False, **given)
+    text = run.card_path.read_text()
+    assert "| pretrained weights | EfficientNet-Lite0, trained on ImageNet-1k; license Apache-2.0; " in text

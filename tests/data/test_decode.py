@@ -87,3 +87,15 @@ def test_a_panorama_is_read_without_a_warning(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         assert read_header(str(tmp_path / "wide.jpg"))[:2] == (5000, 20_000)
         assert np.abs(decode(str(tmp_path / "wide.jpg"), (8, 8, 1)).astype(int) - 77).max() <= 1
+
+
+def test_a_cropped_image_keeps_its_proportions(tmp_path: Path) -> None:
+    pixels = np.zeros((10, 30, 3), dtype=np.uint8)
+    pixels[:, 10:20] = 200  # the middle square
+    Image.fromarray(pixels).save(tmp_path / "wide.png")
+    assert (decode(str(tmp_path / "wide.png"), (10, 10, 3), crop=True) == 200).all()
+    assert decode(str(tmp_path / "wide.png"), (10, 10, 3)).min() == 0
+    tall = Image.fromarray(pixels.transpose(1, 0, 2))
+    tall.save(tmp_path / "tall.png")
+    assert (decode(str(tmp_path / "tall.png"), (10, 10, 3), crop=True) == 200).all()
+    assert decode(str(tmp_path / "tall.png"), (30, 10, 3), crop=True).shape == (30, 10, 3)

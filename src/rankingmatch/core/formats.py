@@ -18,7 +18,7 @@ FORMATS = {
     "metrics": 1,  # each line of metrics.jsonl, and each event that a command prints as JSON
     "result": 1,
     "checkpoint": 2,  # 2: the rates of CTAugment are stored by the name of the operation
-    "model": 1,
+    "model": 2,  # 2: whether images are cropped or squeezed to the shape
 }
 
 

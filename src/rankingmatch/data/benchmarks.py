@@ -84,7 +84,12 @@ class Benchmark:
         return {**self.settings, **scaled}
 
     def load(
-        self, data_dir: Path | None = None, image_size: int | None = None, progress: Progress = no_progress
+        self,
+        data_dir: Path | None = None,
+        image_size: int | None = None,
+        progress: Progress = no_progress,
+        *,
+        crop: bool = False,
     ) -> Dataset:
         """Load the images, which are downloaded and decoded the first time.
 
@@ -96,6 +101,8 @@ class Benchmark:
             The side to which images are resized.
         progress
             Called as files are downloaded.
+        crop
+            Ignored: the images of a dataset all have one shape.
 
         Returns
         -------

@@ -77,9 +77,9 @@ def image_suffixes() -> frozenset[str]:
     return frozenset({"", *(suffix for suffix, name in Image.EXTENSION.items() if name in FORMATS)})
 
 
-def decode(file: str, shape: tuple[int, int, int]) -> np.ndarray:
+def decode(file: str, shape: tuple[int, int, int], *, crop: bool = False) -> np.ndarray:
     """Read a file as an array of this (height, width, channels); raise UnreadableError if that is impossible."""
-    return _decode(file, shape)[0]
+    return _decode(file, shape, crop)[0]
 
 
 def read_header(file: str) -> Header:
@@ -92,7 +92,7 @@ def read_header(file: str) -> Header:
         return Header(height, width, image.mode in GRAY_MODES)
 
 
-def decode_files(files: Iterable[str], shape: tuple[int, int, int]) -> Iterator[DecodedFiles]:
+def decode_files(files: Iterable[str], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[DecodedFiles]:
     """Decode files in parallel; only a few of them are in memory at a time.
 
     Parameters
@@ -101,6 +101,8 @@ def decode_files(files: Iterable[str], shape: tuple[int, int, int]) -> Iterator[
         Paths of image files.
     shape
         (height, width, channels), to which images are resized.
+    crop
+        Whether to keep the proportions and cut off what sticks out, at both sides alike; otherwise images are squeezed.
 
     Yields
     ------
@@ -112,22 +114,22 @@ def decode_files(files: Iterable[str], shape: tuple[int, int, int]) -> Iterator[
     groups = iter(lambda: tuple(islice(names, FILES_AT_ONCE)), ())
     with ThreadPoolExecutor(workers) as pool:  # Pillow decodes and resizes without holding the GIL
         pending: deque[Future[DecodedFiles]] = deque(
-            pool.submit(_decode_group, group, shape) for group in islice(groups, 2 * workers)
+            pool.submit(_decode_group, group, shape, crop) for group in islice(groups, 2 * workers)
         )
         while pending:
             decoded = pending.popleft().result()
-            pending.extend(pool.submit(_decode_group, group, shape) for group in islice(groups, 1))
+            pending.extend(pool.submit(_decode_group, group, shape, crop) for group in islice(groups, 1))
             yield decoded
 
 
-def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int]) -> DecodedFiles:
+def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int], crop: bool) -> DecodedFiles:
     images = np.empty((len(files), *shape), dtype=np.uint8)
     good: list[str] = []
     bad: list[tuple[str, str]] = []
     all_gray = True
     for file in files:
         try:
-            images[len(good)], gray = _decode(file, shape)
+            images[len(good)], gray = _decode(file, shape, crop)
         except UnreadableError as error:
             bad.append((file, str(error)))
         else:
@@ -136,7 +138,7 @@ def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int]) -> Decode
     return DecodedFiles(tuple(good), images[: len(good)], tuple(bad), all_gray)
 
 
-def _decode(file: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, bool]:
+def _decode(file: str, shape: tuple[int, int, int], crop: bool) -> tuple[np.ndarray, bool]:
     """The pixels, and whether the file is grayscale."""
     height, width, channels = shape
     with _opened(file) as image:
@@ -149,8 +151,16 @@ def _decode(file: str, shape: tuple[int, int, int]) -> tuple[np.ndarray, bool]:
             raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
         plain = _plain(_upright(image))
         if plain.size != (width, height):
-            plain = plain.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+            box = _middle(plain.size, width / height) if crop else None
+            plain = plain.resize((width, height), Image.Resampling.LANCZOS, box, reducing_gap=3.0)
         return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), gray
+
+
+def _middle(size: tuple[int, int], ratio: float) -> tuple[float, float, float, float]:
+    """The box (left, top, right, bottom) of the largest part in the middle with this ratio of width to height."""
+    width, height = min(size[0], size[1] * ratio), min(size[1], size[0] / ratio)
+    left, top = (size[0] - width) / 2, (size[1] - height) / 2
+    return left, top, left + width, top + height
 
 
 # --- opening -------------------------------------------------------------------------------------------------

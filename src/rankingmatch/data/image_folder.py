@@ -115,7 +115,12 @@ class ImageFolder:
         }
 
     def load(
-        self, data_dir: Path | None = None, image_size: int | None = None, progress: Progress = no_progress
+        self,
+        data_dir: Path | None = None,
+        image_size: int | None = None,
+        progress: Progress = no_progress,
+        *,
+        crop: bool = False,
     ) -> Dataset:
         """Read the images, decoded the first time and memory-mapped as long as no file changes.
 
@@ -129,6 +134,8 @@ class ImageFolder:
             The side to which images are resized; by default, `shape` has it.
         progress
             Called as files are read.
+        crop
+            Whether images keep their proportions and are cropped, instead of squeezed to a square.
 
         Returns
         -------
@@ -142,12 +149,14 @@ class ImageFolder:
         """
         contents, (side, _, channels) = self.contents, self.shape
         side = image_size or side
-        directory = cache_directory() / f"folder-{contents.fingerprint(exactly=True)}-{side}-{FORMAT}"
+        directory = (
+            cache_directory() / f"folder-{contents.fingerprint(exactly=True)}-{side}{'-crop' if crop else ''}-{FORMAT}"
+        )
         if not (directory / "about.json").exists():
             try:
-                write_cache(directory, _stream(contents, side, channels, progress))
+                write_cache(directory, _stream(contents, (side, side, channels), crop, progress))
             except _ColorFoundError:
-                write_cache(directory, _stream(contents, side, 3, progress))
+                write_cache(directory, _stream(contents, (side, side, 3), crop, progress))
         skipped = _warn(contents, read_metadata(directory))
         return replace(read_cache(directory), fingerprint=contents.fingerprint(), skipped=skipped)
 
@@ -196,14 +205,14 @@ class _ColorFoundError(Exception):
     """The images whose headers were read are grayscale, but others are not."""
 
 
-def _stream(contents: FolderContents, side: int, channels: int, progress: Progress) -> DatasetStream:
+def _stream(contents: FolderContents, shape: tuple[int, int, int], crop: bool, progress: Progress) -> DatasetStream:
     notes: dict[str, Any] = {"skipped": [], "repeated": []}
-    chunks = _chunks(contents, (side, side, channels), notes, progress)
+    chunks = _chunks(contents, shape, crop, notes, progress)
     return DatasetStream(contents.classes, chunks, notes=notes)
 
 
 def _chunks(
-    contents: FolderContents, shape: tuple[int, int, int], notes: dict[str, Any], progress: Progress
+    contents: FolderContents, shape: tuple[int, int, int], crop: bool, notes: dict[str, Any], progress: Progress
 ) -> Iterator[Chunk]:
     """All images, part by part; at the end, `notes` has the skipped files and those that are in two parts."""
     total, done = sum(map(len, contents.parts.values())), 0
@@ -211,7 +220,7 @@ def _chunks(
     for part, files in contents.parts.items():
         label_of = {contents.path(file): label for file, label in files}
         found = seen.setdefault(part, [])
-        for decoded in decode_files(label_of, shape):
+        for decoded in decode_files(label_of, shape, crop=crop):
             if shape[2] == 1 and not decoded.gray:
                 raise _ColorFoundError
             notes["skipped"] += [[_shown(contents, file), reason] for file, reason in decoded.bad]

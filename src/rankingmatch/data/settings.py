@@ -40,6 +40,11 @@ class DataSettings:
     include_labeled: bool = option(
         False, "Add the labeled images to the unlabeled ones, as FixMatch did.", kind="labels"
     )
+    crop: bool = option(
+        False,
+        "Crop a folder's images to squares, keeping their proportions, instead of squeezing them.",
+        kind="source",
+    )
     image_size: int | None = option(
         None,
         "Resize all images to squares of this side; {padding} and {cutout} follow unless given.",

@@ -65,7 +65,12 @@ class Source(Protocol):
         """
 
     def load(
-        self, data_dir: Path | None = None, image_size: int | None = None, progress: Progress = no_progress
+        self,
+        data_dir: Path | None = None,
+        image_size: int | None = None,
+        progress: Progress = no_progress,
+        *,
+        crop: bool = False,
     ) -> Dataset:
         """Read the images.
 
@@ -77,6 +82,8 @@ class Source(Protocol):
             The side to which images are resized; by default, `shape` has it.
         progress
             Called as files are downloaded and read.
+        crop
+            Whether a folder's images keep their proportions and are cropped, instead of squeezed to a square.
 
         Returns
         -------

@@ -133,6 +133,7 @@ def metadata(deployed: Deployed, info: ModelInfo, values: str) -> dict[str, str]
         "channels": str(info.channels),
         "input": "uint8 0…255" if values == "uint8" else "float32 0…1",
         "layout": "NCHW",
+        "resize": "crop" if info.crop else "squeeze",
         "output": _output(deployed),
         "network": info.network,
         "rankingmatch": __version__,

@@ -38,7 +38,8 @@ UNEVEN = 5  # a class with so many times the labels of another is worth a warnin
 
 def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:
     """The images of a plan."""
-    return plan.source.load(plan.config.execution.data_path(), plan.config.data.image_size, progress)
+    data = plan.config.data
+    return plan.source.load(plan.config.execution.data_path(), data.image_size, progress, crop=data.crop)
 
 
 def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
@@ -272,7 +273,8 @@ class _Recorder:
 
 def _model_info(job: Job) -> ModelInfo:
     height, width, channels = job.split.images.shape[1:]
-    return ModelInfo(job.config.network.network, job.split.classes, channels, height, width)
+    network, crop = job.config.network.network, job.config.data.crop
+    return ModelInfo(network, job.split.classes, channels, height, width, crop=crop)
 
 
 def _train_only(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:

@@ -28,6 +28,7 @@ class ModelInfo:
     height: int
     width: int
     estimator: dict[str, Any] = field(default_factory=dict)  # parameters and labels of a scikit-learn estimator
+    crop: bool = False  # whether images were cropped to that shape, instead of squeezed
 
     @property
     def shape(self) -> tuple[int, int, int]:

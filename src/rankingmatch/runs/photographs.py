@@ -17,6 +17,7 @@ SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of
 
 # Chosen on the validation images of photographs of clothing, 40 labels, seeds 10 and 11 (docs/photographs.md).
 FINE_TUNING: dict[str, Any] = {
+    "crop": True,
     "network": NETWORK,
     "pretrained": True,
     "tune": "top",

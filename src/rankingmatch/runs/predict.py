@@ -1,4 +1,4 @@
-"""FilePredictions for any number of image files: decode_files, predicted and written batch by batch."""
+"""Predictions for any number of image files: decoded, predicted and written batch by batch."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ Writer = Callable[[str, np.ndarray], None]  # takes a file and its (classes,) pr
 
 
 class FilePredictions(NamedTuple):
-    """FilePredictions for a batch of files.
+    """Predictions for a batch of files.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ def predict_files(
     device
         Where to compute.
     """
-    for chunk in decode_files(files, info.shape):
+    for chunk in decode_files(files, info.shape, crop=info.crop):
         probabilities = np.empty((0, len(info.classes)), np.float32)
         if chunk.files:
             probabilities = predict_probabilities(model, chunk.images, device)

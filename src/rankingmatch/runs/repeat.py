@@ -26,7 +26,7 @@ def repeat_command(config: Config, source: Source | None = None) -> str:
 def _differing(config: Config, source: Source | None) -> dict[str, Any]:
     """The options to give, by name."""
     settings = config.settings()
-    places = {name: settings[name] for name in options_of_kind("source") if settings[name] is not None}
+    places = {name: settings[name] for name in options_of_kind("source") if settings[name] not in (None, False)}
     try:
         usual = resolve(config.dataset, config.method, places, source).config.settings()
     except RankingMatchError:  # the folder is gone or has changed, so its presets are not known

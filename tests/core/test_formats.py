@@ -63,7 +63,7 @@ def test_a_newer_model_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> Non
     with safe_open(run.model_path, "pt") as file:
         values = json.loads(file.metadata()["rankingmatch"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    save_file(tensors, tmp_path / "new.safetensors", {"rankingmatch": json.dumps({**values, "format": 2})})
+    save_file(tensors, tmp_path / "new.safetensors", {"rankingmatch": json.dumps({**values, "format": 99})})
     with pytest.raises(RunError, match="newer version"):
         load_model(tmp_path / "new.safetensors", torch.device("cpu"))
 

@@ -149,9 +149,8 @@ class ImageFolder:
         """
         contents, (side, _, channels) = self.contents, self.shape
         side = image_size or side
-        directory = (
-            cache_directory() / f"folder-{contents.fingerprint(exactly=True)}-{side}{'-crop' if crop else ''}-{FORMAT}"
-        )
+        size = f"{side}-crop" if crop else str(side)
+        directory = cache_directory() / f"folder-{contents.fingerprint(exactly=True)}-{size}-{FORMAT}"
         if not (directory / "about.json").exists():
             try:
                 write_cache(directory, _stream(contents, (side, side, channels), crop, progress))

@@ -73,7 +73,7 @@ def _facts(config: Config, split: Split, result: Result) -> dict[str, str]:
     height, width, channels = split.images.shape[1:]
     settings, resized = config.training, "cropped to" if config.data.crop else "as"
     return {
-        "data": f"{_name(config)}, {resized} {height}×{width} pixels in {channels} channel{'s' if channels > 1 else ''}",
+        "data": f"{_name(config)}, {resized} {height}×{width} pixels, {channels} channel{'s' if channels > 1 else ''}",
         "images": f"{result.labels:,} labeled, {len(split.unlabeled_rows):,} unlabeled",
         "method": f"{config.method}, network {config.network.network}, {result.steps:,} steps of "
         f"{settings.batch_size} labeled images, seed {settings.seed}",

@@ -62,7 +62,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_room_lets_it_go_on(expected: dic
                 filler.write(bytes(2**16))
         process.join(120)
         assert process.exitcode == 2, "the run was over too soon"
-        assert f"{run} cannot be written (No space left on device); make room" in said(disk)
+        assert f"{run} cannot be written (No space left on device); free some space" in said(disk)
         assert said(disk).count("\n") == 1
         assert not list(run.rglob("*.tmp")), "something half-written was left"
         (disk / "filler").unlink()
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_grow_stops_the_run_with_a_sentence(expected: dict[st
     process = start(run, steps=STEPS, file_limit=20_000)  # room for configuration and history, not for a checkpoint
     process.join(120)
     assert process.exitcode == 2
-    assert f"{run} cannot be written (File too large); make room" in complaint(run)
+    assert f"{run} cannot be written (File too large); free some space" in complaint(run)
     assert f"rankingmatch train --resume --out {run}" in complaint(run)
     finish(run, steps=STEPS)
     assert content(run) == expected
@@ -97,7 +97,7 @@ def test_a_run_directory_that_becomes_read_only_stops_the_run(expected: dict[str
         assert process.exitcode == 2, "the run was over too soon"
         sentence = complaint(run)
     assert f"{run} cannot be written (" in sentence
-    assert "make it writable, then go on with: rankingmatch train --resume" in sentence
+    assert "make it writable, and resume the run; to resume: rankingmatch train --resume" in sentence
     finish(run, steps=STEPS)
     assert content(run) == expected
 
@@ -110,6 +110,6 @@ def test_of_two_processes_started_at_once_one_refuses(expected: dict[str, object
     codes = {seed: process.exitcode for seed, process in processes.items()}
     assert {*codes.values()} == {0, 2}, said(run)
     words = complaint(run)
-    assert "being worked on by another process" in words or "with other settings" in words or "not 1" in words
+    assert "in use by another process" in words or "with other settings" in words or "started with" in words
     if codes[0] == 0:
         assert content(run) == expected

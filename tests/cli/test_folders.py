@@ -53,7 +53,7 @@ def test_training_says_what_it_found_and_chose(place: Path, capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert "10 classes: 0 4, 1 4, 2 4" in err
     assert "40 labeled, 150 unlabeled, 0 validation, 50 test images, 8×8 pixels, grayscale" in err
-    assert "--image-size 8 --padding 1 --cutout 4 --network small --steps 6 --batch-size 8" in err
+    assert "--image-size 8 --no-flip --padding 1 --cutout 4 --network small --steps 6 --batch-size 8" in err
     assert "--no-flip" in err
     assert "test error" in out
     config = json.loads((place / "runs/photos-all-rankingmatch-bm-0/config.json").read_text())

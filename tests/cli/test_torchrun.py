@@ -75,9 +75,9 @@ def test_a_run_of_two_goes_on_with_one_after_a_signal(of_one: Path, tmp_path: Pa
     wait_for_step(run, 7, process)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
-    assert err.count(f"stopped; to go on: rankingmatch train --resume --out {run}") == 1, err
+    assert err.count(f"stopped; to resume: rankingmatch train --resume --out {run}") == 1, err
     assert err.count("on 2 processes") == 1
-    assert "no longer answers" not in err
+    assert "no longer responds" not in err
     step = reached(run)
     assert 7 <= step < STEPS
     main(["train", "--resume", "--quiet", "--no-report", "--out", str(run)])
@@ -106,8 +106,8 @@ def test_where_a_process_dies_the_other_says_so_and_the_run_can_go_on(rank: int,
     os.kill(worker(process.pid, rank), signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    lost = f"error: process {1 - rank} of 2 stops, since another one no longer answers; to go on from the last "
-    assert f"{lost}checkpoint, start the same command with --resume\n" in err, err
+    lost = f"error: process {1 - rank} of 2 stopped because another one no longer responds; start all processes again "
+    assert f"{lost}with --resume to continue from the last checkpoint\n" in err, err
     assert "]: Traceback" not in err  # torchrun has one of its own
     assert not (run / "result.json").exists()
     main(["train", "--resume", "--quiet", "--no-report", "--out", str(run)])
@@ -129,7 +129,7 @@ def test_restarted_processes_go_on_by_themselves(of_one: Path, tmp_path: Path) -
 def test_too_many_processes_are_refused_in_one_line(tmp_path: Path) -> None:
     process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--batch-size", "1", cwd=tmp_path)
     _, err = process.communicate(timeout=120)
-    assert err.count("error: --batch-size 1 cannot be divided over 2 processes; start at most 1\n") == 1, err
+    assert err.count("error: --batch-size is 1, too few for 2 processes; start at most 1\n") == 1, err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -137,5 +137,5 @@ def test_a_network_with_idle_parameters_is_refused_in_words(tmp_path: Path) -> N
     idle = ["--network", "own_network:IdleNetwork"]
     process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, *idle, cwd=tmp_path)
     _, err = process.communicate(timeout=120)
-    assert "error: the network has parameters that no loss reaches" in err, err
+    assert "error: the network has parameters that receive no gradient" in err, err
     assert "]: Traceback" not in err

@@ -151,9 +151,11 @@ def test_a_full_disk_and_a_damaged_file_get_a_sentence(tmp_path: Path, monkeypat
     with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); free some space"):
         read_bank(tmp_path / "bank", [BankFile("a", 1, full)])
     assert list((tmp_path / "bank").iterdir()) == []
-    (tmp_path / "bank/a.npy").write_bytes(b"no array")
-    with pytest.raises(DataError, match=r"is damaged .*; delete it"):
-        read_bank(tmp_path / "bank", [BankFile("a", 1, full)])
+    np.save(tmp_path / "other.npy", np.ones((2, 1), dtype=np.float16))
+    for content in (b"", b"no array", (tmp_path / "other.npy").read_bytes()):
+        (tmp_path / "bank/a.npy").write_bytes(content)
+        with pytest.raises(DataError, match=r"is damaged .*; delete it"):
+            read_bank(tmp_path / "bank", [BankFile("a", 1, full)])
 
 
 def test_only_the_last_banks_are_kept(tmp_path: Path) -> None:

@@ -90,11 +90,19 @@ def read_bank(directory: Path, files: list[BankFile], progress: Progress = no_pr
                 done += file.count
             else:
                 done = _write(path, file, progress, done, total)
-        return {file.name: np.load(directory / f"{file.name}.npy", mmap_mode="r") for file in files}
+        return {file.name: _map(directory / f"{file.name}.npy", file.count) for file in files}
     except OSError as error:
         raise DataError(f"{directory} cannot be written ({error.strerror or error}); free some space there") from error
-    except ValueError as error:
+    except (EOFError, ValueError) as error:
         raise DataError(f"{directory} is damaged ({error}); delete it, and it is computed again") from error
+
+
+def _map(path: Path, count: int) -> np.ndarray:
+    """Map a file into memory; raises ValueError if it is not a bank of this many images."""
+    array: np.ndarray = np.load(path, mmap_mode="r")
+    if array.dtype != np.float16 or len(array) != count:
+        raise ValueError(f"{path.name} has {array.shape} values of type {array.dtype}")
+    return array
 
 
 def _write(path: Path, file: BankFile, progress: Progress, done: int, total: int) -> int:

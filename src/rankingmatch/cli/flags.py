@@ -30,8 +30,12 @@ class Flag(click.Option):
             type=None if option.type is bool else click.Choice(option.choices) if option.choices else option.type,
             default=None,
             help=_help(option, methods or {}),
-            metavar=None if option.choices or option.type is bool else option.type.__name__.upper(),
+            metavar=None if option.choices or option.type is bool else _metavar(option),
         )
+
+
+def _metavar(option: Option) -> str:
+    return "PATH" if option.path else option.type.__name__.upper()
 
 
 def _help(option: Option, methods: Mapping[str, Option]) -> str:

@@ -60,6 +60,11 @@ class Benchmark:
         return min(self.shape[:2])
 
     @property
+    def training(self) -> int | None:
+        """None: it is not known before the images are read."""
+        return None
+
+    @property
     def is_folder(self) -> bool:
         """False."""
         return False

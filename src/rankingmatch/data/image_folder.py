@@ -74,6 +74,11 @@ class ImageFolder:
         return len(self.contents.classes)
 
     @property
+    def training(self) -> int | None:
+        """The number of training images."""
+        return len(self.contents.parts["train"])
+
+    @property
     def evaluated(self) -> int:
         """The number of validation and test images."""
         return sum(len(self.contents.parts.get(part, ())) for part in ("validation", "test"))

@@ -43,6 +43,10 @@ class Source(Protocol):
         """The number of classes."""
 
     @property
+    def training(self) -> int | None:
+        """The number of training images; None if it is not known before they are read."""
+
+    @property
     def evaluated(self) -> int:
         """The number of validation and test images."""
 

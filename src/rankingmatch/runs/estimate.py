@@ -91,5 +91,8 @@ def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
 def _evaluation(split: Split, state: State, images: int) -> float:
     """Seconds to evaluate this many images, extrapolated from one batch."""
     started = time.perf_counter()
-    predict_logits(state.ema, split.images[:EVALUATED_AT_ONCE], state.device)
+    inputs = split.images
+    if state.bank is not None:  # evaluated without the frozen part of the network
+        inputs = next(iter(state.bank.views.values()))[0].transpose(0, 2, 3, 1)
+    predict_logits(state.ema, inputs[:EVALUATED_AT_ONCE], state.device)
     return (time.perf_counter() - started) / EVALUATED_AT_ONCE * images

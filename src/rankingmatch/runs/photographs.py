@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 
 NETWORK = "efficientnet-lite0"
 SIDE = 128  # pixels
+MOST_VIEWS = 6
+IMAGES_IN_BANK = 20_000  # of weak views, and as many strong ones: some minutes and 400 MB; at least one of each image
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
 
 # Chosen on the validation images of photographs of clothing, 40 labels, seeds 10 and 11 (docs/photographs.md).
@@ -55,7 +57,8 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     if problem := missing_weights(NETWORK):
         log.warning("training starts from random weights, because %s", problem)
         return None
-    return {**source.preset(size), **FINE_TUNING, **view_lengths(size), **FINE_TUNING_HYPERPARAMETERS}
+    views = {"bank_views": min(MOST_VIEWS, max(1, IMAGES_IN_BANK // (source.training or 1)))}
+    return {**source.preset(size), **FINE_TUNING, **view_lengths(size), **views, **FINE_TUNING_HYPERPARAMETERS}
 
 
 def view_lengths(size: int) -> dict[str, int]:

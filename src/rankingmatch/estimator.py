@@ -27,7 +27,7 @@ from rankingmatch.runs.config import Config, assemble, require_exclusive, settin
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
-from rankingmatch.runs.photographs import FINE_TUNING, NETWORK, SMALLEST_SIDE, view_lengths
+from rankingmatch.runs.photographs import NETWORK, SMALLEST_SIDE, fine_tuning
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
@@ -172,7 +172,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         require_exclusive({**given, **others}, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
         if self.network == NETWORK and min(height, width) >= SMALLEST_SIDE and not missing_weights(NETWORK):
-            suggested |= {**FINE_TUNING, **view_lengths(min(height, width))}
+            suggested |= fine_tuning(min(height, width), count)
         if others.get("epochs") is not None:
             del suggested["steps"]
         values = {**suggested, **find_method(self.method).preset, **given, **others}

@@ -119,7 +119,22 @@ def test_a_bank_is_computed_again_if_anything_changes(change: str, split: Split,
     else:
         views: dict[str, Any] = {"cutout": 5} if change == "views" else {}
         state_of(split, "head" if change == "tune" else "top", **views)
-    assert len(list((tmp_path / "rankingmatch/banks").iterdir())) == 2
+    directories = list((tmp_path / "rankingmatch/banks").iterdir())
+    training = [path for path in directories if (path / "weak-0.npy").exists()]
+    assert len(training) == 2
+
+
+def test_other_validation_images_do_not_make_another_bank_of_the_training_images(split: Split, tmp_path: Path) -> None:
+    state_of(split, "top")
+    assert split.validation is not None
+    other = Images(255 - split.validation.images, split.validation.labels)
+    bank = state_of(replace(split, validation=other), "top").bank
+    assert bank is not None
+    assert bank.validation is not None
+    assert len(list((tmp_path / "rankingmatch/banks").glob("*/weak-0.npy"))) == 1
+    assert (
+        len(list((tmp_path / "rankingmatch/banks").glob("*/unchanged.npy"))) == 3
+    )  # two validation sets, one test set
 
 
 def test_an_interrupted_bank_continues_with_the_next_file(tmp_path: Path) -> None:

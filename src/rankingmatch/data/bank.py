@@ -15,9 +15,9 @@ from rankingmatch.core.atomic import opened_atomically
 from rankingmatch.core.errors import DataError
 from rankingmatch.data.progress import Progress, no_progress
 
-__all__ = ["Bank", "BankFile", "bank_directory", "checksum", "read_bank"]
+__all__ = ["Bank", "BankFile", "bank_directory", "bank_key", "read_bank"]
 
-KEPT = 4  # banks in the cache; the least recently used are deleted
+KEPT = 12  # banks in the cache, with those of evaluated images; the least recently used are deleted
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def bank_directory(key: str) -> Path:
     return platformdirs.user_cache_path("rankingmatch") / "banks" / key
 
 
-def checksum(*values: np.ndarray | bytes | str) -> str:
-    """A checksum of arrays and texts, for the key of a bank."""
+def bank_key(*values: np.ndarray | str) -> str:
+    """The key of a bank: a checksum of the arrays and texts that it depends on."""
     digest = hashlib.sha256()
     for value in values:
         if isinstance(value, np.ndarray):
@@ -70,7 +70,7 @@ def checksum(*values: np.ndarray | bytes | str) -> str:
             for start in range(0, len(rows), 1024):
                 digest.update(np.ascontiguousarray(rows[start : start + 1024]).tobytes())
         else:
-            digest.update(value.encode() if isinstance(value, str) else value)
+            digest.update(value.encode())
     return digest.hexdigest()[:32]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["onnx_function", "to_onnx"]
+__all__ = ["onnx_function", "onnx_session", "to_onnx"]
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def onnx_function(module: nn.Module, example: Tensor) -> Callable[[Tensor], np.n
     if any(importlib.util.find_spec(name) is None for name in ("onnx", "onnxscript", "onnxruntime")):
         return None
     try:
-        session = _session(to_onnx(module, example, "maps").SerializeToString())
+        session = onnx_session(to_onnx(module, example, "maps").SerializeToString())
         with torch.inference_mode():
             expected = module(example).numpy()
         difference = np.abs(session.run(None, {"images": example.numpy()})[0] - expected).max()
@@ -81,7 +81,8 @@ def onnx_function(module: nn.Module, example: Tensor) -> Callable[[Tensor], np.n
     return lambda images: np.asarray(session.run(None, {"images": images.contiguous().numpy()})[0])
 
 
-def _session(content: bytes) -> Any:
+def onnx_session(content: bytes) -> Any:
+    """An ONNX Runtime session on the CPU, with as many threads as torch has."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -14,7 +14,7 @@ from rankingmatch import __version__
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.networks import Classifier
-from rankingmatch.networks.onnx import to_onnx
+from rankingmatch.networks.onnx import onnx_session, to_onnx
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, load_model
 
@@ -143,11 +143,7 @@ def metadata(deployed: Deployed, info: ModelInfo, values: str) -> dict[str, str]
 @torch.no_grad()
 def verify(content: bytes, deployed: Deployed, info: ModelInfo, values: str) -> tuple[float, int]:
     """The largest difference from PyTorch and the number of images compared; RunError if it is too large."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    session = onnx_session(content)
     difference = 0.0
     for count in BATCHES:
         images = _tensor(_test_images(info, count, seed=count), values)

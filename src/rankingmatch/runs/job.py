@@ -13,7 +13,6 @@ from filelock import FileLock
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes
 from rankingmatch.core.errors import ConfigError, DivergedError, Interrupted, RunError, first_line, setting
-from rankingmatch.core.memory import peak_memory, reset_peak_memory
 from rankingmatch.core.signals import stop_requests
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.methods import make_method
@@ -22,7 +21,8 @@ from rankingmatch.runs.config import Config, Plan
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
-from rankingmatch.runs.tensorboard import EventWriter, require_tensorboard
+from rankingmatch.runs.recorder import Recorder
+from rankingmatch.runs.tensorboard import require_tensorboard
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.records import Record
@@ -76,6 +76,13 @@ class Job:
     def config(self) -> Config:
         """The configuration of the run."""
         return self.plan.config
+
+    @property
+    def model_info(self) -> ModelInfo:
+        """What is needed, besides the weights, to use the model."""
+        height, width, channels = self.split.images.shape[1:]
+        network, crop = self.config.network.network, self.config.data.crop
+        return ModelInfo(network, self.split.classes, channels, height, width, crop=crop)
 
 
 def start(run: Run, plan: Plan, progress: Progress = no_progress) -> Job:
@@ -189,7 +196,7 @@ def training_records(job: Job, stopped: Callable[[], bool] = never) -> Iterator[
 def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     run, config, state = job.run, job.config, job.state
     saved = time.monotonic()
-    recorder = _Recorder(job)
+    recorder = Recorder(run, state, config.execution, job.model_info)
     try:
         for record in train(state, job.split, config.training):
             recorder.add(record)
@@ -203,7 +210,7 @@ def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
                 return
             recorder.reset_memory(record)
         save_checkpoint(run.checkpoints, state)
-        save_model(run.model_path, state.ema, _model_info(job))
+        save_model(run.model_path, state.ema, job.model_info)
         _write_result(job)
     except GeneratorExit:  # the caller stopped iterating: keep the progress
         state.raise_if_diverged()
@@ -218,63 +225,6 @@ def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
         recorder.close()
         assert job.lock is not None
         job.lock.release()
-
-
-@dataclass
-class Costs:
-    """The cost of the steps since the last evaluation."""
-
-    steps: int = 0
-    seconds: float = 0.0
-    memory: int = 0  # peak in bytes, including the evaluation at the end
-
-    def add(self, seconds: float, memory: int) -> None:
-        """Count a step."""
-        self.steps += 1
-        self.seconds += seconds
-        self.memory = max(self.memory, memory)
-
-
-class _Recorder:
-    """Records a run as it is trained: history, costs of steps, TensorBoard events, and the best model so far."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.costs = Costs()
-        enabled = job.config.execution.tensorboard
-        self.events = EventWriter(job.run.tensorboard_path, job.state.step) if enabled else None
-        reset_peak_memory(job.state.device)
-
-    def add(self, record: Record) -> None:
-        """Record a step."""
-        run, state, measuring = self.job.run, self.job.state, self.job.config.execution.measure_steps
-        memory = peak_memory(state.device) if measuring or record.evaluation else 0
-        self.costs.add(record.step_seconds, memory)
-        if measuring:
-            run.append_step(record.step, record.step_seconds, memory)
-        if self.events:
-            self.events.add(record)
-        if record.evaluation:
-            run.append(record, self.costs.seconds / self.costs.steps, self.costs.memory)
-            self.costs = Costs()
-            if record.evaluation.best:
-                save_model(run.best_path, state.ema, _model_info(self.job))
-
-    def reset_memory(self, record: Record) -> None:
-        """Start a new measurement of peak memory, after a step whose peak was recorded."""
-        if self.job.config.execution.measure_steps or record.evaluation:
-            reset_peak_memory(self.job.state.device)
-
-    def close(self) -> None:
-        """Close the event file."""
-        if self.events:
-            self.events.close()
-
-
-def _model_info(job: Job) -> ModelInfo:
-    height, width, channels = job.split.images.shape[1:]
-    network, crop = job.config.network.network, job.config.data.crop
-    return ModelInfo(network, job.split.classes, channels, height, width, crop=crop)
 
 
 def _train_only(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:

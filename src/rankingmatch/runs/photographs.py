@@ -7,7 +7,7 @@ from typing import Any
 from rankingmatch.data import Source
 from rankingmatch.networks.efficientnet_lite import missing_weights
 
-__all__ = ["FINE_TUNING_METHOD", "fine_tuning_settings"]
+__all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings"]
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,6 @@ SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of
 
 # Chosen on the validation images of photographs of clothing, 40 labels, seeds 10 and 11 (docs/photographs.md).
 FINE_TUNING: dict[str, Any] = {
-    "crop": True,
     "network": NETWORK,
     "pretrained": True,
     "tune": "top",
@@ -57,10 +56,11 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     if problem := missing_weights(NETWORK):
         log.warning("training starts from random weights, because %s", problem)
         return None
-    views = {"bank_views": min(MOST_VIEWS, max(1, IMAGES_IN_BANK // (source.training or 1)))}
-    return {**source.preset(size), **FINE_TUNING, **view_lengths(size), **views, **FINE_TUNING_HYPERPARAMETERS}
+    chosen = fine_tuning(size, source.training or 1)
+    return {**source.preset(size), "crop": True, **chosen, **FINE_TUNING_HYPERPARAMETERS}
 
 
-def view_lengths(size: int) -> dict[str, int]:
-    """The lengths in pixels of the views of images of this size."""
-    return {"padding": round(0.1 * size), "cutout": round(0.375 * size)}
+def fine_tuning(size: int, count: int) -> dict[str, Any]:
+    """The settings for `count` photographs of this size in pixels."""
+    views = min(MOST_VIEWS, max(1, IMAGES_IN_BANK // count))
+    return {**FINE_TUNING, "padding": round(0.1 * size), "cutout": round(0.375 * size), "bank_views": views}

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rankingmatch.augment import Policy, ViewSettings
 from rankingmatch.core.randomness import Purpose, torch_generator
-from rankingmatch.data import Split
-from rankingmatch.data.bank import Bank, BankFile, bank_directory, checksum, read_bank
+from rankingmatch.data import Images, Split
+from rankingmatch.data.bank import Bank, BankFile, bank_directory, bank_key, read_bank
 from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.networks import Classifier, to_tensor
 from rankingmatch.networks.onnx import onnx_function
@@ -28,6 +28,7 @@ def make_bank(state: State, split: Split, settings: ViewSettings, progress: Prog
     """The bank of a state, computed or read from the cache; None if the whole network is trained.
 
     It depends on the images, the frozen weights and the settings of the views, but not on the seed: runs share it.
+    Images that are evaluated have a bank of their own, because the seed may choose them.
     """
     if not state.model.takes_maps:
         return None
@@ -38,13 +39,18 @@ def make_bank(state: State, split: Split, settings: ViewSettings, progress: Prog
         for index in range(settings.bank_views)
         for name in names
     ]
-    evaluated = {"validation": split.validation, "test": split.test}
-    for part, images in evaluated.items():
-        if images is not None:
-            files.append(BankFile(part, len(images), _unchanged(state, compute, images.images)))
-    arrays = read_bank(bank_directory(_key(state, split, settings)), files, progress)
+    arrays = read_bank(bank_directory(_key(state, split.images, settings)), files, progress)
     views = {name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}
-    return Bank(views, arrays.get("validation"), arrays.get("test"))
+    evaluated = (_evaluated(state, compute, part, progress) for part in (split.validation, split.test))
+    return Bank(views, *evaluated)
+
+
+def _evaluated(state: State, compute: Compute, part: Images | None, progress: Progress) -> np.ndarray | None:
+    """The maps of images that are evaluated, without augmentation."""
+    if part is None:
+        return None
+    file = BankFile("unchanged", len(part), _unchanged(state, compute, part.images))
+    return read_bank(bank_directory(_key(state, part.images)), [file], progress)["unchanged"]
 
 
 def noise_bank(state: State, split: Split) -> Bank | None:
@@ -123,13 +129,9 @@ def _torch_function(lower: nn.Module) -> Compute:
     return compute
 
 
-def _key(state: State, split: Split, settings: ViewSettings) -> str:
-    """A checksum of everything that a bank depends on."""
+def _key(state: State, images: np.ndarray, settings: ViewSettings | None = None) -> str:
+    """A checksum of everything that a bank depends on: views, frozen weights and images."""
+    views = None if settings is None else sorted(asdict(settings).items())
     frozen = {name: value for name, value in state.model.state_dict().items() if name in state.model.frozen_names()}
-    evaluated = [part.images for part in (split.validation, split.test) if part is not None]
-    return checksum(
-        f"{FORMAT} {sorted(asdict(settings).items())} {state.model.tune}",
-        *(value.float().cpu().numpy() for _, value in sorted(frozen.items())),
-        split.images,
-        *evaluated,
-    )
+    weights = (value.float().cpu().numpy() for _, value in sorted(frozen.items()))
+    return bank_key(f"{FORMAT} {views} {state.model.tune}", *weights, images)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from of_tables import OfTables
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -21,6 +22,7 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.data import benchmark
 from rankingmatch.data.presets import suggested_settings
+from rankingmatch.networks import make_classifier
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.training.loop import train
 
@@ -431,3 +433,16 @@ def test_a_missing_value_that_became_a_text_is_no_class() -> None:
     names = np.array(["a", "b", "nan"], dtype=object)[truth]  # as pandas' astype(str) makes them
     with pytest.raises(InputError, match="y has the string 'nan'"):
         quick().fit(images, names)
+
+
+def test_a_pretrained_network_is_fine_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    images = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3)).astype(np.uint8)
+    labels = np.array([0, 1, 0, 1, *[-1] * 8])
+    given: dict[str, Any] = {"steps": 1, "batch_size": 4, "mu": 1, "threads": 1, "random_state": 0}
+    fitted = RankingMatchClassifier("fixmatch-ra", network="efficientnet-lite0", **given).fit(images, labels)
+    fresh = make_classifier("efficientnet-lite0", 2, pretrained=True)
+    ours, theirs = fitted.model_.backbone.state_dict(), fresh.backbone.state_dict()
+    assert torch.equal(ours["blocks.0.project.conv.weight"], theirs["blocks.0.project.conv.weight"])  # frozen
+    assert not torch.equal(ours["blocks.15.project.conv.weight"], theirs["blocks.15.project.conv.weight"])  # trained
+    assert fitted.predict_proba(images).shape == (12, 2)

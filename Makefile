@@ -4,11 +4,12 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
 LOWEST := .venv-lowest/.ready
+PHOTOS ?= data/clothing/train
 PYTEST := python -m pytest --numprocesses 2 --dist worksteal
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all test-lowest fuzz crash lint format docs package results bench performance figure clean
+.PHONY: demo test test-all test-lowest fuzz crash lint format docs package results bench performance figure screenshots notebooks clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
@@ -51,8 +52,9 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 	cd dist && empty/bin/rankingmatch --version && empty/bin/rankingmatch train digits --steps 100 --out empty/run
 	rm -rf dist/empty
 
-results: $(READY)  ## measure the tables of docs/results.md again: takes hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench digits laptop benchmarks/clothing.toml --out runs/results --markdown docs/results.md
+results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data
+	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-longtail laptop-svhn --keep docs/results --out runs/results
+	$(BIN)/python docs/results.py
 
 bench: $(PEERS)  ## compare speed and memory with other libraries and with the bare network: one table, takes minutes
 	$(BIN)/python benchmarks/table.py
@@ -60,6 +62,13 @@ bench: $(PEERS)  ## compare speed and memory with other libraries and with the b
 performance: $(PEERS)  ## measure the table and the figure of docs/performance.md again
 	$(BIN)/python benchmarks/table.py --markdown docs/performance.md
 	$(BIN)/python benchmarks/growth.py docs/growth.svg
+
+screenshots: demo  ## make the pictures of the labeling page and of the report again, in a real browser; PHOTOS has class folders
+	$(BIN)/python docs/label_screenshots.py $(PHOTOS) docs
+	$(BIN)/python docs/report_screenshots.py docs runs/demo/*
+
+notebooks: $(READY)  ## run the notebooks, and write their outputs into them
+	$(BIN)/python tests/helpers/notebooks.py
 
 figure: demo  ## draw the README's figure from the runs of the demo
 	$(BIN)/python docs/figure.py runs/demo docs/demo.svg

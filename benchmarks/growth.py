@@ -49,16 +49,13 @@ def ranking_works(n: int, classes: int) -> dict[str, Work]:
 
 
 def pool_works(size: int) -> dict[str, Work]:
-    """Selecting the rows of a step from a pool of this size, and drawing the order of an epoch."""
+    """Selecting the rows of a step from a pool of this size."""
     pool, step = np.arange(size), iter(range(10**9))
 
     def rows() -> None:
         rows_of_step(pool, 448, 0, Purpose.UNLABELED_ROWS, next(step) % max(1, size // 448))
 
-    def order() -> None:
-        np.random.default_rng(0).permutation(size)
-
-    return {"rows of a step": rows, "order of an epoch": order}
+    return {"rows of a step": rows}
 
 
 def view_works(side: int) -> dict[str, Work]:

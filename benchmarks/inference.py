@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from torch import nn
 
 from measuring import CPU, Row, in_turns, milliseconds, ratio, wall_seconds
 from rankingmatch.data import Images, images_below
@@ -35,11 +36,11 @@ def untrained_model(network: str) -> Classifier:
     return make_classifier(network, len(CLASSES), torch.full((3,), 0.5), torch.ones(3)).eval()
 
 
-def write_table(model: Classifier, files: list[str], network: str, side: int) -> None:
+def write_table(model: nn.Module, files: list[str], network: str, side: int) -> None:
     """Predict files into a CSV table."""
     info = ModelInfo(network, CLASSES, 3, side, side)
     writer = csv_writer(io.StringIO(), CLASSES, probabilities=False)
-    write_predictions(predict_files(model, info, files, CPU), [writer])
+    write_predictions(predict_files(model, info, files, CPU, len(files)), [writer])
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ import torch
 
 import augmentation
 import inference
+import photographs
 import ranking
 import steps
 from measuring import Row, markdown
@@ -26,6 +27,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "ranking": ranking.rows,
     "steps": steps.rows,
     "inference": inference.rows,
+    "photographs": photographs.rows,
 }
 HEADER = ("measure", "target", "measured (ours, theirs)", "verdict")
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"

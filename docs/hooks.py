@@ -1,6 +1,7 @@
-"""Pages of the site that are not files in docs/: pages of the repository root, the examples and the API reference."""
+"""Pages of the site that are not files in docs/: pages of the repository root, examples, notebooks, API reference."""
 
 import ast
+import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,11 @@ ROOT_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
+    "SUPPORT.md": "support.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 COPIED_FILES = ("CITATION.cff", "LICENSE")
-LINK = re.compile(r"(?<=\]\()(?!https?:)[^)#]+")
+LINK = re.compile(r"(?<=\]\()(?!https?:|data:)[^)#]+")
 
 
 class Reference(NamedTuple):
@@ -52,7 +55,7 @@ REFERENCES = {
     "api/methods.md": Reference(
         "Methods",
         "`METHODS` has all methods by name, each with a `MethodInfo`. Their [formulas](methods.md).",
-        ("methods", "methods.targets", "methods.passes", "methods.mixing"),
+        ("methods", "methods.targets", "methods.passes", "methods.mixing", "methods.rebalancing"),
     ),
     "api/errors.md": Reference(
         "Errors",
@@ -117,6 +120,8 @@ def _content(path: str) -> str:
         return _reference(REFERENCES[path])
     if path == "examples.md":
         return _examples()
+    if path.startswith("notebook-"):
+        return _notebook(ROOT / "notebooks" / path.removeprefix("notebook-").replace(".md", ".ipynb"))
     (name,) = (name for name, page in ROOT_PAGES.items() if page == path)
     return (ROOT / name).read_text()
 
@@ -124,6 +129,8 @@ def _content(path: str) -> str:
 def _on_site(target: str) -> str:
     """Where a link in the repository leads on the site, whose pages are all on one level except for the reference."""
     target = target.removeprefix("../").removeprefix("docs/")
+    if target.startswith("notebooks/"):
+        return f"notebook-{Path(target).stem}.md"
     return "examples.md" if target.startswith("examples/") else ROOT_PAGES.get(target, target)
 
 
@@ -153,3 +160,21 @@ def _examples() -> str:
         source = script.read_text()
         text += f"\n## {script.stem}\n\n{ast.get_docstring(ast.parse(source))}\n\n```python\n{source}```\n"
     return text
+
+
+def _notebook(path: Path) -> str:
+    """A notebook as a page: its text, its code, and what the code printed and drew."""
+    parts = []
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts += [_output(output) for output in cell.get("outputs", [])]
+    return "\n\n".join([*parts, f"*This page is the notebook `notebooks/{path.name}`.*\n"])
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    if "image/png" in data:
+        return f"![What the code above draws](data:image/png;base64,{''.join(data['image/png'].split())})"
+    text = "".join(output.get("text") or data.get("text/plain", "")).replace("\r", "").rstrip()
+    return f"```text\n{text}\n```"

@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ def test_colour_images_are_taken() -> None:
 
 def test_a_dark_picture_is_read_on_the_scale_of_fit() -> None:
     images, _, labels = some()
-    dark = images[:2] / 255 / 200
+    dark = images[:2] / 255 / 20  # as uint8 not only 0 and 1, which would be black and white
     classifier = quick().fit(images / 255, labels)
     expected = classifier.predict_proba(np.rint(dark * 255).astype(np.uint8))
     assert np.array_equal(classifier.predict_proba(dark), expected)
@@ -446,3 +447,71 @@ def test_a_pretrained_network_is_fine_tuned(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(ours["blocks.0.project.conv.weight"], theirs["blocks.0.project.conv.weight"])  # frozen
     assert not torch.equal(ours["blocks.15.project.conv.weight"], theirs["blocks.15.project.conv.weight"])  # trained
     assert fitted.predict_proba(images).shape == (12, 2)
+
+
+# --- scales --------------------------------------------------------------------------------------------------
+
+
+def stripes(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Images of 0 and 1 with bright rows at the top, in the middle or at the bottom."""
+    labels = np.arange(count) % 3
+    images = np.zeros((count, 9, 9), dtype=int)
+    for image, label in zip(images, labels, strict=True):
+        image[3 * label : 3 * label + 3] = 1
+    return images, labels
+
+
+SAME: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "booleans": lambda images: images.astype(bool),
+    "integers 0 and 1": lambda images: images,
+    "uint8 0 and 1": lambda images: images.astype(np.uint8),
+    "floats 0 and 1": lambda images: images.astype(float),
+}
+FULL: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "integers to 255": lambda images: 255 * images,
+    "floats to 255": lambda images: 255.0 * images,
+}
+
+
+@pytest.fixture(scope="module")
+def fitted_on() -> dict[str, RankingMatchClassifier]:
+    images, labels = stripes()
+    return {
+        name: RankingMatchClassifier(steps=40, network="small", threads=1, random_state=0).fit(convert(images), labels)
+        for name, convert in {**SAME, **FULL}.items()
+    }
+
+
+@pytest.mark.parametrize("other", [*SAME, "integers to 255"])
+@pytest.mark.parametrize("fitted", SAME)
+def test_zeros_and_ones_are_the_same_images_in_every_type(
+    fitted: str, other: str, fitted_on: dict[str, RankingMatchClassifier]
+) -> None:
+    images, _ = stripes()
+    expected = fitted_on[fitted].predict_proba(SAME[fitted](images))
+    assert np.array_equal(fitted_on[fitted].predict_proba({**SAME, **FULL}[other](images)), expected)
+
+
+@pytest.mark.parametrize("other", SAME)
+@pytest.mark.parametrize("fitted", FULL)
+def test_another_scale_than_in_fit_is_never_silent(
+    fitted: str, other: str, fitted_on: dict[str, RankingMatchClassifier]
+) -> None:
+    images, _ = stripes()
+    expected = fitted_on[fitted].predict_proba(FULL[fitted](images))
+    if other == "booleans":
+        assert np.array_equal(fitted_on[fitted].predict_proba(SAME[other](images)), expected)
+    elif other.startswith("floats"):
+        with pytest.raises(InputError, match=r"floats in 0…1, but in fit they were in 0…255"):
+            fitted_on[fitted].predict_proba(SAME[other](images))
+    else:
+        with pytest.warns(UserWarning, match="only the integers 0 and 1, but in fit white was 255"):
+            fitted_on[fitted].predict_proba(SAME[other](images))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_missing_label_that_became_a_string_is_refused(missing: Any) -> None:
+    images, _ = stripes(6)
+    labels = np.array(["a", "b", str(missing), "a", "b", "a"])
+    with pytest.raises(InputError, match=f"the string '{missing}'"):
+        RankingMatchClassifier(steps=1).fit(images, labels)

@@ -29,6 +29,7 @@ from rankingmatch.losses import (
     soft_cross_entropy,
     tsa_cross_entropy,
 )
+from rankingmatch.losses.ranking import Similarity
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Oracle = Callable[[naive.Rows, list[int]], float]
@@ -42,14 +43,19 @@ def every_variant() -> list[tuple[str, Loss, Oracle]]:
         name = f"soft={soft},l2={l2},squared={squared}"
         same: dict[str, Any] = {"m": 0.3, "soft": soft, "l2": l2, "squared": squared}
         variants.append((f"all,{name}", partial(batch_all_triplet, **options), partial(naive.batch_all, **same)))
-        variants.append((f"hard,{name}", partial(batch_hard_triplet, **options), partial(naive.batch_hard, **same)))
+        for true_triplets in (False, True):
+            loss = partial(batch_hard_triplet, true_triplets=true_triplets, **options)
+            oracle = partial(naive.batch_hard, true_triplets=true_triplets, **same)
+            variants.append((f"hard,{name},true_triplets={true_triplets}", loss, oracle))
         for true_mean in (False, True):
             loss = partial(batch_mean_triplet, true_mean=true_mean, **options)
             oracle = partial(naive.batch_mean, true_mean=true_mean, **same)
             variants.append((f"mean,{name},true_mean={true_mean}", loss, oracle))
-    for l2 in (True, False):
-        loss = partial(contrastive, temperature=0.7, l2_normalize=l2)
-        variants.append((f"contrastive,l2={l2}", loss, partial(naive.contrastive, temperature=0.7, l2=l2)))
+    similarities: tuple[Similarity, ...] = ("cosine", "dot")
+    for l2, similarity in product((True, False), similarities):
+        loss = partial(contrastive, temperature=0.7, l2_normalize=l2, similarity=similarity)
+        oracle = partial(naive.contrastive, temperature=0.7, l2=l2, similarity=similarity)
+        variants.append((f"contrastive,l2={l2},{similarity}", loss, oracle))
     return variants
 
 
@@ -99,6 +105,46 @@ def test_row_order_does_not_matter(loss: Loss, order: list[int]) -> None:
     assert shuffled == pytest.approx(loss(rows, labels).item(), rel=1e-12)
 
 
+MASKS = {"some": [0, 1, 3, 4, 6, 9], "one of each class": [0, 1, 3], "one": [4], "none": [], "all": list(range(10))}
+
+
+def value_and_gradient(loss: Callable[..., Tensor], rows: Tensor, *others: Tensor, **options: Any) -> tuple[Any, Any]:
+    rows = rows.detach().clone().requires_grad_()
+    value = loss(rows, *others, **options)
+    value.backward()
+    return value.item(), rows.grad
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kept", MASKS.values(), ids=MASKS)
+def test_a_mask_is_the_same_as_selecting_rows(loss: Callable[..., Tensor], kept: list[int]) -> None:
+    rows, _ = random_rows(10, 3, seed=2)
+    labels, mask = torch.tensor([0, 1, 1, 2, 0, 2, 1, 0, 2, 0]), torch.zeros(10, dtype=torch.bool)
+    mask[kept] = True
+    expected, gradient = value_and_gradient(loss, rows[mask], labels[mask])
+    value, whole = value_and_gradient(loss, rows, labels, mask=mask)
+    assert value == pytest.approx(expected, rel=1e-12, abs=1e-15)
+    torch.testing.assert_close(whole[mask], gradient)
+    assert not whole[~mask].any()
+    single, _ = value_and_gradient(loss, rows.float(), labels, mask=mask)
+    assert single == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("parts", [2, 3, 12])
+def test_the_parts_of_a_loss_by_anchors_add_up(loss: Callable[..., Tensor], masked: bool, parts: int) -> None:
+    rows, labels = random_rows(11, 3, seed=2)
+    mask = torch.arange(11) % 4 != 0 if masked else None
+    expected, gradient = value_and_gradient(loss, rows, labels, mask=mask)
+    shares = [
+        value_and_gradient(loss, rows, labels, mask=mask, anchors=torch.arange(part, 11, parts))
+        for part in range(parts)
+    ]
+    assert sum(value for value, _ in shares) == pytest.approx(expected, rel=1e-12)
+    torch.testing.assert_close(sum(part for _, part in shares), gradient)
+
+
 @pytest.mark.parametrize("loss", DEFAULTS)
 def test_class_names_do_not_matter(loss: Loss) -> None:
     rows, labels = random_rows(10, 3)
@@ -137,11 +183,54 @@ def test_value_and_gradient_stay_finite(loss: Loss, case: str) -> None:
     assert torch.isfinite(rows.grad).all()
 
 
-@pytest.mark.parametrize("loss", [batch_all_triplet, batch_hard_triplet, contrastive])
+@pytest.mark.parametrize("loss", [batch_all_triplet, partial(batch_hard_triplet, true_triplets=True), contrastive])
 @pytest.mark.parametrize("case", ["single class", "single row", "two rows of two classes", "empty batch"])
 def test_the_loss_is_zero_if_there_is_nothing_to_rank(loss: Loss, case: str) -> None:
     rows, labels = DEGENERATE[case]
     assert loss(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0
+
+
+@pytest.mark.parametrize("case", ["single class", "single row", "empty batch"])
+def test_batch_hard_is_zero_without_negatives(case: str) -> None:
+    rows, labels = DEGENERATE[case]
+    assert batch_hard_triplet(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0
+
+
+def test_an_anchor_without_another_positive_is_pushed_from_its_nearest_negative() -> None:
+    """Eq. (5) read literally, for two rows of two classes at the distance √2: both cost ln(1 + e^(m - √2))."""
+    rows = torch.tensor([[2.0, 0.0], [0.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1])
+    loss = batch_hard_triplet(rows, labels, margin=0.5)
+    assert loss.item() == pytest.approx(math.log1p(math.exp(0.5 - math.sqrt(2))), rel=1e-12)
+    (gradient,) = torch.autograd.grad(loss, rows)
+    assert (gradient.abs().sum(1) > 0).all()
+    assert batch_hard_triplet(rows, labels, margin=0.5, true_triplets=True).item() == 0.0
+
+
+def test_half_of_the_anchors_are_without_another_positive_at_100_classes() -> None:
+    """B = 64 of 100 classes: with the literal reading they all cost something, otherwise only about half of them do."""
+    rows, labels = random_rows(64, 100, seed=5)
+    alone = sum(labels.tolist().count(label) == 1 for label in labels.tolist())
+    assert 24 < alone < 40
+    difference = batch_hard_triplet(rows, labels) - batch_hard_triplet(rows, labels, true_triplets=True)
+    nearest = [
+        min(naive.distance(a, b, squared=False) for b, other in pairs if other != label)
+        for pairs in [list(zip(naive.normalized(rows.tolist()), labels.tolist(), strict=True))]
+        for a, label in pairs
+        if labels.tolist().count(label) == 1
+    ]
+    assert difference.item() == pytest.approx(sum(math.log1p(math.exp(0.5 - d)) for d in nearest) / 64)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
+def test_contrastive_without_l2_has_a_bound_unless_it_takes_dot_products(scale: float) -> None:
+    rows, labels = random_rows(20, 3)
+    with_l2 = contrastive(rows, labels).item()
+    assert contrastive(rows * scale, labels, l2_normalize=False).item() == pytest.approx(with_l2, rel=1e-12)
+    if scale > 1:
+        assert contrastive(rows * scale, labels, l2_normalize=False, similarity="dot").item() > 1000 * with_l2
+    normalized = contrastive(rows * scale, labels, similarity="dot").item()
+    assert normalized == pytest.approx(with_l2, rel=1e-12)
 
 
 def test_batch_mean_of_one_row_is_the_margin_itself() -> None:
@@ -248,12 +337,13 @@ def test_losses_with_target_distributions_have_finite_gradients_for_extreme_logi
     assert rows.grad.isfinite().all()
 
 
-def test_masked_brier_divides_by_all_rows() -> None:
-    rows, targets = random_rows(4, 3)[0], random_rows(4, 3, seed=9)[0].softmax(1)
-    pairs = zip(rows.tolist(), targets.tolist(), strict=True)
-    terms = [naive.squared_error(row, target) for row, target in pairs]
+def test_masked_brier_is_the_mean_over_the_rows_that_are_left() -> None:
+    rows, _ = random_rows(4, 3)
+    targets = random_targets(4)
+    costs = [naive.squared_error(row, target) for row, target in zip(rows.tolist(), targets.tolist(), strict=True)]
     value = masked_brier(rows, targets, torch.tensor([True, False, False, True]))
-    assert value.item() == pytest.approx((terms[0] + terms[3]) / 4)
+    assert value.item() == pytest.approx((costs[0] + costs[3]) / 2)
+    assert masked_brier(rows, targets, torch.zeros(4, dtype=torch.bool)).item() == 0.0
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.2, 0.4, 1.0])

@@ -9,6 +9,11 @@
 Everything is imported on first use, so that `import rankingmatch` does not import torch.
 """
 
+from rankingmatch.core.safe_path import forget_current_directory, is_command_line
+
+if is_command_line():  # before anything is imported that might be in the current directory
+    forget_current_directory()
+
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.train import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ConfigError",

@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from rankingmatch.core.atomic import write_output
 from rankingmatch.core.devices import find_device
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.core.randomness import Purpose, numpy_generator
@@ -23,12 +24,14 @@ from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.efficientnet_lite import missing_weights
-from rankingmatch.runs.config import Config, assemble, require_exclusive, setting_options
+from rankingmatch.networks.onnx import accelerated
+from rankingmatch.runs.config import Config, assemble, check_settings, require_exclusive, setting_options
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import NETWORK, SMALLEST_SIDE, fine_tuning
 from rankingmatch.training.banks import make_bank
+from rankingmatch.training.initial_head import start_head
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
 
@@ -200,6 +203,8 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         with _on_threads(config.execution.threads):
             state = initial_state(split, method, config.network, config.views, config.training, device)
             state.bank = make_bank(state, split, config.views)
+            if config.network.initial_head == "fitted":
+                start_head(state, split, config.training.seed)
             if self.verbose:
                 lines.print(_headline(split, config))
             for record in train(state, split, config.training):
@@ -287,7 +292,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _probabilities(self, images: np.ndarray) -> np.ndarray:
         device = find_device(self.device)
         with _on_threads(self.threads):
-            model = self.model_.to(device)
+            model = accelerated(self.model_.to(device), len(images))
             probabilities = predict_probabilities(model, images, device, dtype=torch.float64)
         self.model_.cpu()
         return probabilities
@@ -312,32 +317,39 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         about = {"parameters": parameters, "classes": self.classes_.tolist(), "white": self._white}
         names = tuple(str(name) for name in self.classes_)
         try:
-            save_model(Path(path), self.model_, ModelInfo(self._network, names, channels, height, width, about))
+            info = ModelInfo(self._network, names, channels, height, width, about)
+            save_model(Path(path), self.model_, info, write_output)
         except OSError as error:
             raise RunError(f"{path} cannot be written ({error.strerror})") from error
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, *, trust: bool = False) -> Self:
         """Load a saved estimator, or the model.safetensors of a run, whose classes are strings.
 
         Parameters
         ----------
         path : str or Path
             The file to read.
+        trust : bool, default=False
+            Whether to import a network that the file names by its import path, which runs its code.
 
         Returns
         -------
         RankingMatchClassifier
             The fitted estimator.
         """
-        model, info = load_model(Path(path), torch.device("cpu"))
+        model, info = load_model(Path(path), torch.device("cpu"), trust=trust)
         about = info.estimator or {"parameters": {"network": info.network}, "classes": info.classes, "white": 255.0}
         try:
             self = cls(**about["parameters"])
             self.classes_, self._white = np.array(about["classes"]), float(about["white"])
             if self.classes_.shape != (len(info.classes),):
                 raise ValueError(f"it has {len(info.classes)} classes but {len(self.classes_)} names")
-        except (KeyError, TypeError, ValueError) as error:
+            if self.classes_.dtype.kind not in "biufU" or self._white not in (1.0, 255.0):
+                raise ValueError("its classes are neither numbers nor strings, or its scale is neither 1 nor 255")
+            given = {name: value for name, value in self.get_params().items() if value is not None}
+            check_settings({name: value for name, value in given.items() if name != "network"})
+        except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path}: not an estimator of this version ({error})") from error
         self.model_, self._network = model, info.network
         self.image_shape_ = (info.height, info.width, info.channels)

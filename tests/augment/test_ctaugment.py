@@ -61,6 +61,21 @@ def test_operation_equals_pil_at_the_ends_of_its_range(name: str, unit: float) -
     assert torch.equal(CTAUGMENT_OPERATIONS[name](images, magnitudes), expected)
 
 
+@pytest.mark.parametrize("name", ["brightness", "color", "contrast", "sharpness"])
+def test_enhancements_also_amplify(name: str) -> None:
+    """The factor is 0.1 + 1.9 · level, as in the authors' code: above 1 from level 9/19 on."""
+    operation = CTAUGMENT_OPERATIONS[name]
+    levels = torch.tensor([0.0, 9 / 19, 1.0], dtype=torch.float64)
+    assert operation.magnitude(levels).tolist() == pytest.approx([0.1, 1.0, 2.0])
+    images = photographs()[:3]
+    deviation = operation(images, operation.magnitude(levels)).double().flatten(1)
+    if name == "brightness":
+        assert deviation.mean(1)[2] > images[2].double().mean()
+    elif name == "contrast":
+        assert deviation.std(1)[2] > images[2].double().std()
+    assert torch.equal(operation(images, torch.ones(3)), images)
+
+
 @pytest.mark.parametrize("name", CTAUGMENT_NAMES)
 @pytest.mark.parametrize(("channels", "height", "width"), [(2, 8, 12), (4, 4, 5), (3, 1, 1), (5, 2, 3)])
 def test_operation_takes_any_shape(name: str, channels: int, height: int, width: int) -> None:
@@ -179,7 +194,8 @@ def test_the_settings_select_ctaugment() -> None:
 # --- learning -----------------------------------------------------------------------------------------------
 
 
-def test_rates_of_used_bins_move_towards_the_mean_proximity() -> None:
+def test_every_image_moves_the_rates_of_its_bins_one_after_the_other() -> None:
+    """k uses of a bin with the proximities p_1 … p_k: 0.99^k rate + 0.01 Σ_j 0.99^(k - j) p_j."""
     policy = CTAugment(rates=learned_rates())
     before = policy.rates.clone()
     # Few operations and many images, so that bins are shared, also by the two operations of one image.
@@ -196,9 +212,8 @@ def test_rates_of_used_bins_move_towards_the_mean_proximity() -> None:
                 for k in range(2)
                 if draw.operation[i, k] == operation and draw.bin[i, k] == number
             ]
-            expected = before[operation, number].item()
-            if seen:
-                expected = 0.99 * expected + 0.01 * math.fsum(seen) / len(seen)
+            expected = 0.99 ** len(seen) * before[operation, number].item()
+            expected += sum(0.01 * 0.99 ** (len(seen) - 1 - j) * value for j, value in enumerate(seen))
             assert policy.rates[operation, number].item() == pytest.approx(expected, rel=1e-12)
             most = max(most, len(seen))
     assert most > 3

@@ -113,7 +113,11 @@ def test_cutout_is_clipped_at_the_border() -> None:
 def test_settings_make_the_policies() -> None:
     settings = ViewSettings(flip=False, padding=2, operations=3, operation_probability=1.0, cutout=5)
     weak = Weak(flip=False, padding=2)
-    assert view_policies(settings) == {"weak": weak, "strong": RandAugment(weak, 3, 1.0, 5)}
+    assert view_policies(settings) == {
+        "weak": weak,
+        "medium": RandAugment(weak, 1, 1.0, 5),
+        "strong": RandAugment(weak, 3, 1.0, 5),
+    }
 
 
 @pytest.mark.parametrize("shape", [(4, 1, 8, 8), (4, 4, 5, 9), (0, 3, 8, 8), (1, 3, 1, 1)])

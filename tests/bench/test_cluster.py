@@ -1,6 +1,5 @@
 """A grid on a Ray cluster of this machine alone; without Ray, what is said instead."""
 
-import importlib.util
 import os
 import signal
 import sys
@@ -8,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from on_ray import is_ours, needs_ray
 from tiny import RECIPE_TEXT
 
 from rankingmatch.bench.cluster import Cluster, Resources, connected
@@ -21,9 +21,6 @@ from rankingmatch.runs.directory import Result, Run
 
 TEXT = RECIPE_TEXT.replace("folds = 2", "folds = 1")
 RECIPE = parse_recipe("mine", TEXT)
-needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'rankingmatch[ray]'"
-)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +60,11 @@ def test_flags_of_the_cluster_and_of_this_machine_are_not_mixed(
 @needs_ray
 def test_a_cluster_gives_the_identical_runs_and_keeps_finished_ones(cluster: Cluster, tmp_path: Path) -> None:
     run_recipe(RECIPE, out=tmp_path / "here")
-    run_recipe(RECIPE, out=tmp_path / "ray", cluster=cluster)
+    run_recipe(RECIPE, out=tmp_path / "ray", workers=cluster)
     assert models(tmp_path / "ray") == models(tmp_path / "here")
     assert len(models(tmp_path / "ray")) == 2
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "ray").rglob("*.safetensors")}
-    run_recipe(RECIPE, out=tmp_path / "ray", cluster=cluster)
+    run_recipe(RECIPE, out=tmp_path / "ray", workers=cluster)
     assert made == {path: path.stat().st_mtime_ns for path in (tmp_path / "ray").rglob("*.safetensors")}
 
 
@@ -75,7 +72,7 @@ def test_a_cluster_gives_the_identical_runs_and_keeps_finished_ones(cluster: Clu
 def test_a_mistake_on_the_cluster_comes_back_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT + 'split = "nowhere.json"\n')
     with pytest.raises(RankingMatchError, match=r"^split is .*nowhere.json, which cannot be read"):
-        run_recipe(recipe, out=tmp_path, cluster=cluster)
+        run_recipe(recipe, out=tmp_path, workers=cluster)
 
 
 class Killer:
@@ -93,7 +90,7 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             for process in Path("/proc").glob("[0-9]*/cmdline"):
-                if process.read_bytes().startswith(b"ray::_train") and _is_ours(int(process.parent.name)):
+                if process.read_bytes().startswith(b"ray::_train") and is_ours(int(process.parent.name)):
                     os.kill(int(process.parent.name), self.sent)
                     self.killed += 1
 
@@ -101,19 +98,10 @@ class Killer:
         pass
 
 
-def _is_ours(process: int) -> bool:
-    """Whether this process is among its ancestors."""
-    while process > 1:
-        process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        if process == os.getpid():
-            return True
-    return False
-
-
 @needs_ray
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, cluster: Cluster, tmp_path: Path) -> None:
-    longer = parse_recipe("long", TEXT.replace("steps = 4", "steps = 150\ncheckpoint_steps = 1"))
+    longer = parse_recipe("long", TEXT.replace("steps = 4", "steps = 60\ncheckpoint_steps = 5"))
     grid = cells(longer, folds=1, scale=None, given={})[:1]
     killer = Killer(sent)
     if sent == signal.SIGTERM:
@@ -124,7 +112,7 @@ def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, clu
     else:
         (result,) = run_grid(grid, tmp_path, 1, killer, cluster)
         assert killer.killed == 1
-        assert result.steps == 150
+        assert result.steps == 60
         whole = run_grid(grid, tmp_path / "whole", 1, SilentGrid())
         assert whole[0].test_error == result.test_error
         assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
@@ -132,6 +120,6 @@ def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, clu
 
 @needs_ray
 def test_more_than_the_cluster_has_is_refused() -> None:
-    said = r"--cpus-per-run 999, --gpus-per-run 0: the cluster has not that much"
+    said = "cpus_per_run 999 and gpus_per_run 0 are more than the cluster has"
     with pytest.raises(ConfigError, match=said), connected(Resources(cpus=999)):
         pass

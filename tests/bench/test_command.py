@@ -16,10 +16,11 @@ from rankingmatch.bench.grid import run_grid
 from rankingmatch.bench.outcome import details, markdown_page
 from rankingmatch.bench.progress import GridBars, GridLines, Pace, grid_display
 from rankingmatch.bench.recipe import cells, parse_recipe
-from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
+from rankingmatch.core.errors import ConfigError, DataError, Interrupted, RankingMatchError
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.display import duration
 from rankingmatch.runs.estimate import measure, total_seconds
+from rankingmatch.runs.speeds import Speed
 
 TEXT = RECIPE_TEXT + '[paper]\nsupervised = ["12.00"]\n'
 RECIPE = parse_recipe("mine", TEXT)
@@ -158,7 +159,7 @@ def test_an_estimate_needs_no_data_and_counts_every_run() -> None:
 
 def test_a_run_takes_its_steps_and_its_evaluations() -> None:
     config = cells(RECIPE, folds=1, scale=None, given={"evaluate_every": 3})[1].config
-    assert total_seconds(config, step=10.0, evaluation=1.0) == 4 * 10 + 2 * 1  # evaluated after steps 3 and 4
+    assert total_seconds(config, Speed(step=10.0, evaluation=1.0)) == 4 * 10 + 2 * 1  # evaluated after steps 3 and 4
 
 
 def test_a_step_is_measured_as_it_is_run(once: Path) -> None:
@@ -215,7 +216,7 @@ def test_bars_follow_the_runs(once: Path) -> None:
 
 def test_nothing_is_shown_where_nothing_is_left_to_do(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = cells(RECIPE, folds=None, scale=None, given={})
-    with grid_display(grid, [Run(once / "mine" / cell.directory) for cell in grid], 1, quiet=False) as display:
+    with grid_display(grid, set(range(len(grid))), 1, quiet=False) as display:
         display.update(0, 1)
     assert capsys.readouterr().err == ""
 
@@ -271,3 +272,43 @@ def test_the_folds_are_told_one_by_one(once: Path) -> None:
 def test_a_place_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"csv nowhere/t\.csv: there is no directory nowhere"):
         OutputFiles(csv=Path("nowhere/t.csv")).check()
+
+
+# --- several recipes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("labels = [40]\n[datasets.fashion-mnist]\nlabels = [40]", "fashion-mnist|Fashion"),
+        ("labels = [40, 90000]", "90,000|90000"),
+        ("labels = [40, 5]", "labels"),
+    ],
+    ids=["missing files", "too many labels", "too few labels"],
+)
+def test_what_is_wrong_with_the_second_recipe_is_said_before_the_first_runs(
+    change: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first.toml").write_text(TEXT)
+    (tmp_path / "second.toml").write_text(RECIPE_TEXT.replace("labels = [40]", change))
+    (tmp_path / "empty").mkdir()
+
+    def no_download(*_: object, **__: object) -> None:
+        raise DataError("fashion-mnist cannot be downloaded")
+
+    monkeypatch.setattr("rankingmatch.data.cache.find_files", no_download)
+    options = BenchOptions(out=tmp_path / "runs", quiet=True, settings={"data_dir": str(tmp_path / "empty")})
+    with pytest.raises(RankingMatchError, match=message):
+        run_recipes([str(tmp_path / "first.toml"), str(tmp_path / "second.toml")], options, OutputFiles(), "x")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_figures_no_directory_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(TEXT)
+    files = OutputFiles(figures=tmp_path / "figures")
+    options = BenchOptions(out=tmp_path, folds=1, quiet=True, settings={"evaluate_every": 4})
+    run_recipes([str(recipe)], options, files, "x")
+    assert not (tmp_path / "figures").exists()
+    assert "no figure of mine: its runs have one number of labels and one evaluation each" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankingmatch.bench.recipe import Cell, Recipe, cells, parse_recipe, read_recipe, recipe_names
+from rankingmatch.bench.recipe import PlannedCell, Recipe, cells, parse_recipe, read_recipe, recipe_names
 from rankingmatch.bench.scale import SCALES, scaled
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import benchmark
@@ -27,7 +27,7 @@ supervised = ["1.00 ± 0.10", "", "3.00"]
 """
 
 
-def grid(recipe: Recipe, **others: object) -> list[Cell]:
+def grid(recipe: Recipe, **others: object) -> list[PlannedCell]:
     return cells(recipe, **{"folds": None, "scale": None, "given": {}, **others})  # type: ignore[arg-type]
 
 
@@ -48,7 +48,8 @@ def test_what_is_given_comes_before_the_recipe() -> None:
         grid(parse_recipe("mine", TEXT), given={"labels": 5})
 
 
-@pytest.mark.parametrize("name", recipe_names())
+# Those for photographs have a test of their own (test_baselines.py): they need a folder, and images of their size.
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith("photos")])
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_recipe_that_comes_along_can_be_run_at_every_scale(name: str, scale: str) -> None:
     recipe = read_recipe(name)
@@ -70,6 +71,10 @@ def test_the_papers_tables_are_there_to_the_letter() -> None:
     stl = grid(read_recipe("table4"))
     assert {cell.config.training.seed for cell in stl} == {0, 1, 2}
     assert {(cell.config.data.labels, cell.config.training.batch_size) for cell in stl} == {(None, 32)}
+    networks = {cell.config.method: cell.config.network.network for cell in stl}
+    assert networks == {"swwae": "swwae"} | dict.fromkeys(set(networks) - {"swwae"}, "wrn-37-2")
+    small = grid(read_recipe("table4"), scale="small")
+    assert {cell.config.network.network for cell in small if cell.config.method == "swwae"} == {"swwae-small"}
     assert {cell.config.hyperparameters["l2_normalize"] for cell in grid(read_recipe("table5"))} == {True, False}
     beginning = grid(read_recipe("table10"))[0].config.training
     assert (beginning.last_step, beginning.total_steps) == (5100, 131_072)
@@ -107,7 +112,7 @@ def test_what_a_recipe_gets_wrong_is_said_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="margin is not used by the method 'supervised'"):
         grid(parse_recipe("mine", TEXT.replace("mu = 2", "margin = 1.0")))
     with pytest.raises(ConfigError, match="unknown dataset 'digitz'"):
-        parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.digitz"))
+        grid(parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.digitz")))
     with pytest.raises(ConfigError, match="runs with the same name"):
         grid(parse_recipe("mine", TEXT + '[rows."a b"]\nmethod="supervised"\n[rows.a_b]\nmethod="supervised"'))
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from command import run_command
 from filelock import FileLock
+from image_folders import digit_files
 from safetensors.torch import load_file
 
 from rankingmatch.cli import main
@@ -83,9 +84,26 @@ def test_json_lines_are_json_and_nothing_else(tmp_path: Path) -> None:
     arguments = ["train", "digits", "--method", "supervised", *QUICK, "--steps", "8", "--json"]
     code, out, _ = rankingmatch(*arguments, cwd=tmp_path)
     assert code == 0
-    events = [json.loads(line) for line in out.splitlines()]
-    assert [event["event"] for event in events] == ["evaluation", "evaluation", "result"]
-    assert events[-1]["test_error"] == events[1]["test_error"]
+    # In between, once per second: "loading" and "step", which are tested without a clock below.
+    events = [event for line in out.splitlines() if (event := json.loads(line))["event"] not in ("loading", "step")]
+    assert [event["event"] for event in events] == ["start", "evaluation", "evaluation", "result"]
+    assert events[0]["steps"] == 8
+    assert events[0]["test"] > 0
+    assert events[-1]["test_error"] == events[-2]["test_error"]
+
+
+def test_json_lines_show_loading_and_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankingmatch.runs.display.SECONDS_BETWEEN_EVENTS", 0.0)
+    monkeypatch.setattr("rankingmatch.runs.loading.SECONDS_BETWEEN_EVENTS", 0.0)
+    folder = digit_files(tmp_path / "digits")
+    main(["train", str(folder), "--json", "--no-report", *QUICK, "--steps", "8", "--out", str(tmp_path / "run")])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    loading = [event for event in events if event["event"] == "loading"]
+    assert loading[-1]["done"] == loading[-1]["total"]
+    steps = [event["step"] for event in events if event["event"] in ("step", "evaluation")]
+    assert steps == list(range(1, 9))
 
 
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
@@ -126,7 +144,8 @@ def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: 
     assert reached >= 3
     code, out, err = rankingmatch("train", "--resume", "--out", run, "--json", "--no-report", cwd=tmp_path)
     assert code == 0, err
-    assert json.loads(out.splitlines()[0])["step"] > reached, "it started anew instead of going on"
+    begun = next(event for line in out.splitlines() if (event := json.loads(line))["event"] == "start")
+    assert begun["step"] == reached, "it started anew instead of going on"
     assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
     assert (run / "best.safetensors").read_bytes() == (finished / "best.safetensors").read_bytes()
     assert without_times(run) == without_times(finished)
@@ -172,6 +191,8 @@ def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
     assert rows["rankingmatch-bm"]["ranking loss"] == "BatchMean triplet"
     assert rows["rankingmatch-ct"]["hyperparameters"]["temperature"] == 0.2
     assert "margin" not in rows["rankingmatch-ct"]["hyperparameters"]
+    assert (rows["comatch"]["reference"], rows["comatch"]["views"]) == ("Li 2021", "weak, strong")
+    assert all(row["good for"] for row in rows.values())
     code, out, _ = rankingmatch("datasets", cwd=tmp_path)
     assert code == 0
     assert "digits" in out
@@ -225,7 +246,8 @@ def test_a_diverging_run_is_recorded_as_nan_with_its_step(rate: str, tmp_path: P
 
 def test_help_needs_no_torch(tmp_path: Path) -> None:
     program = (
-        "import sys; sys.argv=['rankingmatch','--help']\ntry:\n import rankingmatch.__main__\nexcept SystemExit: pass\n"
+        "import sys; sys.argv=['rankingmatch','--help']\nfrom rankingmatch.__main__ import main\n"
+        "try:\n main()\nexcept SystemExit: pass\n"
     )
     program += "print('torch' in sys.modules, 'numpy' in sys.modules)"
     out = subprocess.run(
@@ -377,11 +399,29 @@ def test_a_damaged_file_of_a_run_is_named(
     assert f"{copy / name} cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
 
 
-@pytest.mark.parametrize("content", ["{}\n", "garbage\n", '{"step": "x"}\n'])
-def test_a_damaged_history_is_named(content: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (copy / "metrics.jsonl").write_text(content)
+@pytest.mark.parametrize("content", ["{}\n", "garbage\n", '{"step": "x"}\n', '{"step": 1, "who": "me"}\n', "\x00\n"])
+def test_a_damaged_line_of_the_history_is_named_and_can_be_deleted(
+    content: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
+    result = json.loads((copy / "result.json").read_text())
+    (copy / "metrics.jsonl").write_text("".join([good[0], content, *good[1:]]))
     (copy / "result.json").unlink()
-    assert "metrics.jsonl cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
+    said = complaint(capsys, "train", "--resume", "--out", copy)
+    assert "metrics.jsonl cannot be used (line 2: " in said
+    assert "; delete the line, or start another run" in said
+    (copy / "metrics.jsonl").write_text("".join(good))
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
+    assert json.loads((copy / "result.json").read_text()) == result
+
+
+def test_a_deleted_model_is_written_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (copy / "model.safetensors").read_bytes()
+    (copy / "model.safetensors").unlink()
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
+    assert (copy / "model.safetensors").read_bytes() == before
+    (copy / "best.safetensors").unlink()
+    assert "best.safetensors: it was deleted" in complaint(capsys, "evaluate", "--best", copy)
 
 
 def test_what_is_left_of_another_run_is_not_taken_for_a_new_one(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -408,6 +448,7 @@ def test_a_crash_while_a_run_is_created_blocks_nothing(
     main(["train", "digits", *QUICK, "--quiet", "--steps", "1", "--out", "new", "--resume"])
     (copy / "split.json").unlink()
     (copy / "result.json").unlink()
+    shutil.rmtree(copy / "checkpoints")  # the first one is written after split.json
     main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
     assert len(json.loads((copy / "split.json").read_text())["labeled"]) == 40
 

@@ -17,6 +17,7 @@ from rankingmatch.cli import main
 from rankingmatch.core.errors import DivergedError, unknown_name
 from rankingmatch.runs import estimate
 from rankingmatch.runs.config import resolve
+from rankingmatch.runs.speeds import Speed
 
 QUICK = ["--steps", "6", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]
 COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
@@ -54,7 +55,7 @@ def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
 
 
 def test_the_time_of_a_run_is_that_of_its_steps_and_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "measure", lambda plan: (0.5, 3.0))
+    monkeypatch.setattr(estimate, "measure", lambda plan: Speed(0.5, 3.0))
     plan = resolve("digits", "supervised", {"steps": 1000, "evaluate_every": 300})
     assert estimate.estimate_run(plan) == 1000 * 0.5 + 4 * 3.0
 
@@ -95,10 +96,10 @@ def test_the_time_is_measured_by_steps_of_the_run_itself(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("why", ["short", "several processes", "diverges"])
 def test_no_time_is_said_where_it_cannot_be_known(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(plan: object) -> tuple[float, float]:
+    def measure(plan: object) -> Speed:
         if why == "diverges":
             raise DivergedError(1, "total")
-        return 1.0, 1.0
+        return Speed(1.0, 1.0)
 
     monkeypatch.setattr(estimate, "measure", measure)
     if why == "several processes":

@@ -4,17 +4,21 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 from image_folders import class_folders, digit_files, picture
+from torch import Tensor, nn
 
 from rankingmatch.cli import main
 from rankingmatch.data.decode import decode
+from rankingmatch.networks import onnx
 
 QUICK = ["--steps", "6", "--batch-size", "8", "--mu", "2", "--evaluate-every", "3", "--threads", "1"]
 
@@ -71,15 +75,28 @@ def test_without_anything_to_evaluate_on_only_training_is_reported(
     assert out.startswith("trained with 12 labels")
     with pytest.raises(SystemExit):
         main(["evaluate", "run"])
-    assert "has no test images" in capsys.readouterr().err
+    assert "has neither test nor validation images" in capsys.readouterr().err
 
 
 def test_held_out_images_are_announced(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class_folders(place / "photos", each=10)
     main(["train", "photos", "--method", "supervised", *QUICK])
     out, err = capsys.readouterr()
-    assert "no validation images: holding out 6 of the labeled images" in err
+    held_out = "6 are held out for validation because there are no validation images, and the others are trained on"
+    assert f"of the 30 labeled images, {held_out}" in err
     assert "validation error" in out
+
+
+def test_what_becomes_of_the_labels_is_one_sentence(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_folders(place / "photos", each=10)
+    for number, (flags, words) in enumerate(
+        [
+            (["--labels", "9"], "6 are held out for validation, 9 keep their labels for training, and the others are"),
+            (["--labels", "9", "--validation", "0"], "9 keep their labels for training, and the others are used"),
+        ]
+    ):
+        main(["train", "photos", "--method", "supervised", *QUICK, "--no-report", *flags, "--out", f"run{number}"])
+        assert f"of the 30 labeled images, {words}" in capsys.readouterr().err
 
 
 def test_a_run_goes_on_from_elsewhere_but_not_with_other_images(
@@ -214,6 +231,36 @@ def test_the_exported_file_says_what_the_table_of_predictions_says(
     np.testing.assert_allclose(told, probabilities, atol=1e-5)
 
 
+@pytest.mark.parametrize("command", ["predict", "evaluate", "report"])
+def test_onnx_runtime_gives_the_same_answers(
+    command: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {
+        "predict": ["predict", "run", "digits-files/test", "--probabilities"],
+        "evaluate": ["evaluate", "run", "digits-files", "--json"],
+        "report": ["report", "run", "--out", "page.html"],
+    }[command]
+    main(arguments)
+    by_torch = capsys.readouterr().out
+    converted = []
+    make = onnx.onnx_function
+
+    def convert(module: nn.Module, example: Tensor) -> Callable[[Tensor], Any] | None:
+        converted.append(make(module, example))
+        return converted[-1]
+
+    monkeypatch.setattr(onnx, "onnx_function", convert)
+    monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
+    main(arguments)
+    by_onnx = capsys.readouterr().out
+    assert len(converted) == 1
+    assert converted[0] is not None
+    number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
+    assert number.sub("#", by_onnx) == number.sub("#", by_torch)
+    ours, theirs = ([float(value) for value in number.findall(text)] for text in (by_onnx, by_torch))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 def test_validation_images_that_are_there_are_not_held_out_again(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,6 +311,8 @@ def test_images_are_sorted_into_class_folders(link: bool, trained: Path) -> None
     [
         (["nowhere.png"], "there is no file or folder nowhere.png"),
         (["empty"], "there are no images to predict"),
+        (["empty", "--out", "photo.JPG"], "has the name of an image, which would be lost"),
+        (["empty", "--out", "run/model.safetensors"], "is a file of the run, which would be lost"),
         (["bad"], "more than half of the 2 files cannot be read: bad/0.png is empty, bad/1.png is empty"),
         (["digits-files", "--link"], "--link needs --sort-into"),
         (["digits-files", "--sort-into", "digits-files"], "--sort-into digits-files exists and is not empty"),
@@ -302,7 +351,7 @@ def test_a_class_without_images_has_no_error(trained: Path, place: Path, capsys:
     errors = json.loads(capsys.readouterr().out)["class_errors"]
     assert [label for label, error in enumerate(errors) if error is not None] == [3]
     main(["evaluate", "run", "some"])
-    assert capsys.readouterr().out.count("–") == 9
+    assert capsys.readouterr().out.count("–") == 2 * 9  # neither error nor recall
 
 
 def test_a_run_whose_folder_is_gone_still_has_a_report(

@@ -9,8 +9,12 @@ from divided import trained
 from torchrun import torchrun
 
 from rankingmatch.methods import METHODS
+from rankingmatch.methods.rebalancing import REMEDIES
 
 pytestmark = pytest.mark.slow
+
+
+WITH_REMEDIES = [f"fixmatch-ra@{remedy}" for remedy in REMEDIES if remedy != "none"]
 
 
 def of_processes(number: int, file: Path, *names: str) -> dict[str, Any]:
@@ -23,7 +27,7 @@ def of_processes(number: int, file: Path, *names: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def of_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return of_processes(2, tmp_path_factory.mktemp("divided") / "two.json", *METHODS)
+    return of_processes(2, tmp_path_factory.mktemp("divided") / "two.json", *METHODS, *WITH_REMEDIES)
 
 
 def assert_equal_to_one_process(name: str, several: dict[str, Any]) -> None:
@@ -41,12 +45,13 @@ def assert_equal_to_one_process(name: str, several: dict[str, Any]) -> None:
     assert all(digests[name] == several["digests"][0][name] for digests in several["digests"]), "processes disagree"
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [*METHODS, *WITH_REMEDIES])
 def test_two_processes_give_the_losses_of_one(name: str, of_two: dict[str, Any]) -> None:
     assert_equal_to_one_process(name, of_two)
 
 
-def test_three_processes_give_the_losses_of_one(tmp_path: Path) -> None:
-    several = of_processes(3, tmp_path / "three.json", "rankingmatch-ba")
-    assert len(several["digests"]) == 3
+@pytest.mark.parametrize("processes", [3, 4])
+def test_more_processes_give_the_losses_of_one(processes: int, tmp_path: Path) -> None:
+    several = of_processes(processes, tmp_path / "several.json", "rankingmatch-ba")
+    assert len(several["digests"]) == processes
     assert_equal_to_one_process("rankingmatch-ba", several)

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from rankingmatch.core.metrics import calibration_error, confusion_matrix, error_rate
+from rankingmatch.core.metrics import (
+    balanced_error_rate,
+    calibration_error,
+    class_recalls,
+    confusion_matrix,
+    error_rate,
+)
 
 
 def test_confusion_counts_true_class_by_predicted_class() -> None:
@@ -18,3 +24,16 @@ def test_calibration_error_is_the_mean_gap_of_the_bins() -> None:
     correct = np.array([True, False, True, True])
     assert calibration_error(confidence, correct, bins=10) == pytest.approx(40.0)
     assert calibration_error(np.array([1.0, 1.0]), np.array([True, True])) == 0.0
+
+
+def test_recalls_and_the_balanced_error_weigh_classes_equally() -> None:
+    confusion = np.array([[9, 1, 0], [1, 1, 0], [0, 0, 0]])
+    assert class_recalls(confusion) == [90.0, 50.0, None]
+    assert balanced_error_rate(confusion) == pytest.approx((10 + 50) / 2)
+    assert error_rate(confusion) == pytest.approx(100 * 2 / 12)
+
+
+def test_with_classes_of_equal_size_the_balanced_error_is_the_error() -> None:
+    rng = np.random.default_rng(0)
+    confusion = rng.multinomial(50, [0.5, 0.2, 0.2, 0.1], size=4)
+    assert balanced_error_rate(confusion) == pytest.approx(error_rate(confusion))

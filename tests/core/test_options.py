@@ -6,7 +6,8 @@ from typing import Any, Literal
 import pytest
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.core.options import import_object, option, options_of, validate
+from rankingmatch.core.options import check, import_object, option, options_of, validate
+from rankingmatch.training.settings import TrainSettings
 
 
 @dataclass
@@ -55,3 +56,11 @@ def test_other_values_are_named_with_what_is_allowed(values: dict[str, Any], mes
 def test_a_part_of_python_is_no_network(path: str) -> None:
     with pytest.raises(ConfigError, match="standard library"):
         import_object("network", path)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63), 10**30])
+def test_a_number_that_no_file_can_hold_is_refused(value: int) -> None:
+    (option,) = (one for one in options_of(TrainSettings) if one.name == "seed")
+    check(option, 2**63 - 1)
+    with pytest.raises(ConfigError, match="below"):
+        check(option, value)

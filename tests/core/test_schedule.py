@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rankingmatch.core.schedule import Annealing, batchnorm_momentum, cosine, ema_decay, linear_ramp, tsa_threshold
+from rankingmatch.core.schedule import Annealing, cosine, ema_decay, linear_ramp, statistics_momentum, tsa_threshold
 
 
 def test_cosine_starts_at_the_base_and_ends_at_seven_sixteenths_of_a_half_turn() -> None:
@@ -20,8 +20,8 @@ def test_ema_warms_up_to_its_decay() -> None:
 
 
 @pytest.mark.parametrize(("steps", "momentum"), [(131_072, 0.001), (2**20, 0.001), (13_107, 0.01), (100, 0.1)])
-def test_batchnorm_statistics_cover_the_same_fraction_of_any_run(steps: int, momentum: float) -> None:
-    assert batchnorm_momentum(steps) == pytest.approx(momentum, rel=1e-3)
+def test_running_statistics_cover_the_same_fraction_of_any_run(steps: int, momentum: float) -> None:
+    assert statistics_momentum(steps) == pytest.approx(momentum, rel=1e-3)
 
 
 @pytest.mark.parametrize(("step", "ramp"), [(0, 0.0), (10, 0.25), (39, 0.975), (40, 1.0), (99, 1.0)])

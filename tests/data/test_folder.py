@@ -97,9 +97,23 @@ def test_a_table_of_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     assert "has labels for 1 files that do not exist: gone.png" in warnings_of(caplog)
 
 
+def test_a_table_may_say_what_is_tested_on_and_left_out(tmp_path: Path) -> None:
+    for name in "abcdef":
+        picture(tmp_path / "flat" / f"{name}.png")
+    table = tmp_path / "labels.csv"
+    rows = ["a.png,cat,train", "b.png,dog,", "c.png,cat,test", "d.png,dog,test", "e.png,,none"]
+    table.write_text("\n".join(["file,label,part", *rows]) + "\n")
+    source = find_source(str(tmp_path / "flat"), labels_csv=str(table))
+    dataset = source.load()
+    assert labels_of(dataset) == [-1, 0, 1]  # f, a, b: e is in no part
+    assert dataset.test is not None
+    assert dataset.test.labels.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("file,label,part\na.png,cat,tset\n", "line 2: part is 'tset'; it must be train, test or none"),
         ("name,label\na.png,cat\n", "must have the columns file and label"),
         ("file,label\na.png,cat\na.png,dog\nb.png,dog\n", "line 3: 'a.png' has two labels, 'cat' and 'dog'"),
         ("file,label\nx.png,cat\ny.png,dog\nz.png,dog\n", "has 3 files that are not in"),
@@ -237,7 +251,13 @@ def test_bad_files_are_skipped_and_listed(photos: Path, caplog: pytest.LogCaptur
         for file, reason in dataset.skipped:
             assert reason.startswith(expected[Path(file).name])
         assert "skipped 5 files: labeled/red/bomb.png has too many pixels" in warnings_of(caplog)
-    assert "skipped 1 files that are not images by name" in find_source(str(photos)).description
+    assert " (other files, by their names: 1 ." in find_source(str(photos)).description
+
+
+def test_the_table_of_labels_is_not_counted_as_another_file(tmp_path: Path) -> None:
+    photos = class_folders(tmp_path / "photos")
+    (photos / "labels.csv").write_text("file,label\nred/photos-red-0.png,a\nblue/photos-blue-0.png,b\n")
+    assert "other files" not in find_source(str(photos), labels_csv=str(photos / "labels.csv")).description
 
 
 def test_more_than_half_bad_files_are_an_error(photos: Path, own_cache: Path) -> None:

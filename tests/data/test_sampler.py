@@ -1,12 +1,15 @@
 """The rows of a step depend on (seed, step) alone and visit the pool evenly."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankingmatch.core.randomness import Purpose
-from rankingmatch.data import rows_of_step
+from rankingmatch.data import indices_of_step, rows_of_step
+from rankingmatch.data.sampler import shuffled
 
 POOL = np.array([3, 5, 8, 13, 21, 34, 55])
 
@@ -35,3 +38,47 @@ def test_seeds_and_purposes_are_apart() -> None:
     first = rows_of_step(pool, 100, 0, Purpose.UNLABELED_ROWS, 0)
     assert (first != rows_of_step(pool, 100, 1, Purpose.UNLABELED_ROWS, 0)).any()
     assert (first != rows_of_step(pool, 100, 0, Purpose.LABELED_ROWS, 0)).any()
+
+
+def orders(size: int, count: int) -> np.ndarray:
+    keys = np.random.default_rng(0).integers(2**64, size=(count, 8), dtype=np.uint64)
+    return np.stack([shuffled(np.arange(size), size, key) for key in keys])
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**32))
+def test_a_computed_order_is_a_permutation(size: int, seed: int) -> None:
+    keys = np.random.default_rng(seed).integers(2**64, size=8, dtype=np.uint64)
+    assert sorted(shuffled(np.arange(size), size, keys)) == list(range(size))
+
+
+@pytest.mark.parametrize("size", [2, 5, 17, 40])
+def test_every_row_is_equally_likely_at_every_place(size: int) -> None:
+    count = 2_000
+    drawn = orders(size, count)
+    counts = np.stack([np.bincount(drawn[:, place], minlength=size) for place in range(size)])
+    expected = count / size
+    # Pearson's χ² of each place has size - 1 degrees of freedom; 6 standard deviations above its mean is a defect.
+    statistic = ((counts - expected) ** 2 / expected).sum(1)
+    assert (statistic < size - 1 + 6 * np.sqrt(2 * max(size - 1, 1))).all()
+
+
+def test_neighbors_in_a_computed_order_are_independent() -> None:
+    size, count = 6, 6_000
+    drawn = orders(size, count)
+    pairs = np.bincount(drawn[:, 2] * size + drawn[:, 3], minlength=size * size).reshape(size, size)
+    expected = count / (size * (size - 1))
+    assert (np.diag(pairs) == 0).all()
+    off = pairs[~np.eye(size, dtype=bool)]
+    freedom = size * (size - 1) - 1
+    assert ((off - expected) ** 2 / expected).sum() < freedom + 6 * np.sqrt(2 * freedom)
+
+
+def test_a_hundred_million_rows_need_no_memory() -> None:
+    size = 10**8
+    tracemalloc.start()
+    rows = indices_of_step(size, 448, 0, Purpose.UNLABELED_ROWS, 12_345)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(set(rows.tolist())) == 448
+    assert 0 <= rows.min() < size // 10 < size - size // 10 < rows.max() < size
+    assert peak < 2**18

@@ -201,3 +201,11 @@ def test_a_resized_pixel_is_the_mean_of_the_area_it_covers() -> None:
 def test_paddings_and_cutouts_follow_the_size_of_the_images() -> None:
     assert benchmark("stl10").preset(32).items() >= {"padding": 4, "cutout": 16}.items()
     assert benchmark("cifar10").preset(16).items() >= {"padding": 2, "cutout": 8, "labels": 250}.items()
+
+
+def test_enlarged_images_are_interpolated() -> None:
+    ramp = np.broadcast_to(np.arange(0, 160, 10, dtype=np.uint8)[None, None, :, None], (1, 16, 16, 3))
+    large = resize_images(ramp, 64)
+    assert large.shape == (1, 64, 64, 3)
+    steps = np.diff(large[0, 32, 8:-8, 0].astype(int))
+    assert steps.max() <= 4  # blocks of equal pixels would jump by 10

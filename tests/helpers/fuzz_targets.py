@@ -15,17 +15,21 @@ from PIL import Image
 from real_images import photographs, to_pil
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
+from rankingmatch.bench.kept import KeptResults, kept_outcome
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import decode, read_header
 from rankingmatch.data.folder_contents import scan_folder
+from rankingmatch.data.label_journal import LabelEvent, format_events
 from rankingmatch.data.split import read_rows
+from rankingmatch.labeling.folder import open_session
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
+from rankingmatch.runs.repeat import repeat_command
 from rankingmatch.training.loop import train
 
 
@@ -115,6 +119,27 @@ def labels_csv(place: Path) -> Target:
     return Target([(table, one.encode()), (table, other.encode())], read)
 
 
+def label_journal(place: Path) -> Target:
+    """The journal of a labeling session, read to train and to continue the session."""
+    root = class_folders(place / "photos")
+    files = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    events = [LabelEvent(file, file.split("/")[0], "train", str(at), "hand") for at, file in enumerate(files)]
+    events += [LabelEvent(files[0], "", "none", "90", "hand"), LabelEvent(files[1], "red", "test", "91", "audit")]
+    events += [LabelEvent("", "teal", "class:green", "92", "rename"), LabelEvent(files[2], origin="undo", time="93")]
+    content = b"file,label,part,time,origin\n" + format_events(events)
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        session = open_session(root, path)
+        try:
+            session.state()
+        finally:
+            session.journal.close()
+        return scan_folder(root, labels_csv=path).fingerprint()
+
+    return Target([(place / "journal.csv", content)], read)
+
+
 def images(place: Path) -> Target:
     """A photograph in each format and mode, read as for training and for prediction."""
     colour, grey = to_pil(photographs(side=48)[3]), to_pil(photographs(1, 48)[5])
@@ -145,27 +170,63 @@ def images(place: Path) -> Target:
 
 
 def run_files(place: Path) -> Target:
-    """config.json, split.json, result.json, metrics.jsonl and steps.csv, as `report` and `--resume` read them."""
+    """Every file of a run directory, as commands read them; of the model, also the values in its header."""
     run = Run(place / "run")
     settings = {"steps": 4, "batch_size": 8, "mu": 1, "network": "wrn-10-1", "evaluate_every": 2, "threads": 1}
     list(training_records(start(run, resolve("digits", "fixmatch-ra", {**settings, "measure_steps": True}))))
-    names = ("config.json", "split.json", "result.json", "metrics.jsonl", "steps.csv")
-    seeds = [(run.path / name, (run.path / name).read_bytes()) for name in names]
+    names = ("config.json", "split.json", "result.json", "metrics.jsonl", "steps.csv", "model.safetensors")
+    tensors, header = run.model_path.read_bytes(), run.path / "header.json"
+    size = int.from_bytes(tensors[:8], "little")
+    about = json.loads(tensors[8 : 8 + size])["__metadata__"]["rankingmatch"].encode()
+    seeds = [*((run.path / name, (run.path / name).read_bytes()) for name in names), (header, about)]
+    good = dict(seeds)
 
     def read(path: Path, content: bytes) -> object:
-        before = path.read_bytes()
-        path.write_bytes(content)
+        target = run.model_path if path == header else path
+        target.write_bytes(with_header(tensors, content) if path == header else content)
         try:
             config, split = run.config(), run.path / "split.json"
             json.dumps(config.to_json())
             if config.data.split is None:
                 read_rows(split, torch.zeros(2000, dtype=torch.int64).numpy())
             run.require_same_images("")
-            return run.environment(), run.skipped(), run.label_count(), run.result(), run.history(), run.step_costs()
+            run.require_no_links()
+            plain = run.environment(), run.skipped(), run.label_count(), run.result(), run.history(), run.step_costs()
+            model, info = run.load_model(CPU)
+            return plain, model(torch.zeros((1, info.channels, 8, 8), dtype=torch.uint8)), repeat_command(config)
         finally:
-            path.write_bytes(before)
+            target.write_bytes(good[target])
 
     return Target(seeds, read)
+
+
+def with_header(model: bytes, about: bytes) -> bytes:
+    """A model with another text in the place of its values."""
+    size = int.from_bytes(model[:8], "little")
+    values = json.loads(model[8 : 8 + size])
+    values["__metadata__"]["rankingmatch"] = about.decode("utf-8", "replace")
+    header = json.dumps(values).encode()
+    return len(header).to_bytes(8, "little") + header + model[8 + size :]
+
+
+def kept_results(place: Path) -> Target:
+    """The file of results that `bench --keep` continues."""
+    recipe = read_recipe("demo")
+    grid = cells(recipe, folds=1, scale="tiny", given={"steps": 2, "threads": 1})[:2]
+    path = place / "demo.jsonl"
+    kept = KeptResults(path)
+    for cell in grid:
+        run = Run(place / cell.directory)
+        list(training_records(start(run, cell.plan)))
+        kept.add(cell, run)
+    content, runs = path.read_bytes(), [Run(place / "nothing")] * len(grid)
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        found = KeptResults(path).results(grid, runs)
+        return found, kept_outcome(recipe, path)
+
+    return Target([(path, content)], read)
 
 
 def recipes(place: Path) -> Target:
@@ -231,6 +292,7 @@ def models(place: Path) -> Target:
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "labels-csv": labels_csv,
+    "label-journal": label_journal,
     "idx": idx,
     "cifar-bin": benchmark_files("cifar100", original_files.cifar100_binary),
     "stl10-bin": benchmark_files("stl10", original_files.stl10),
@@ -240,6 +302,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "zip": benchmark_files("tiny-imagenet", original_files.tiny_imagenet),
     "images": images,
     "run": run_files,
+    "kept": kept_results,
     "recipe": recipes,
     "checkpoint": checkpoints,
     "model": models,

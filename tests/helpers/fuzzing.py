@@ -66,8 +66,8 @@ def forbid_all_but_reading(place: Path) -> None:
         return isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).startswith((str(place), "/proc/self/"))
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open":
-            bad = arguments[2] & WRITING and not inside(arguments[0])
+        if event == "open":  # an open file was checked when it was opened, by name
+            bad = arguments[2] & WRITING and not isinstance(arguments[0], int) and not inside(arguments[0])
         elif event in CHANGING:  # a name relative to an open directory comes from a loop over one inside
             bad = not inside(arguments[0]) and arguments[-1] == -1
         else:

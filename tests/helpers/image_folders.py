@@ -19,11 +19,16 @@ def picture(path: Path, color: tuple[int, int, int] = (200, 30, 30), size: tuple
 COLORS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 
 
-def class_folders(folder: Path, each: int = 4, classes: tuple[str, ...] = ("red", "green", "blue")) -> Path:
+def class_folders(
+    folder: Path,
+    each: int = 4,
+    classes: tuple[str, ...] = ("red", "green", "blue"),
+    size: tuple[int, int] = (24, 20),
+) -> Path:
     """A folder of images for each class, named by its color."""
     for name in classes:
         for number in range(each):
-            picture(folder / name / f"{folder.name}-{name}-{number}.png", COLORS.get(name, (128, 128, 128)))
+            picture(folder / name / f"{folder.name}-{name}-{number}.png", COLORS.get(name, (128, 128, 128)), size)
     return folder
 
 

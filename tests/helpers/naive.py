@@ -32,12 +32,15 @@ def batch_all(c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: bo
     return sum(terms) / len(terms) if terms else 0.0
 
 
-def batch_hard(c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: bool) -> float:
-    """Eq. (5)."""
+def batch_hard(
+    c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: bool, true_triplets: bool = False
+) -> float:
+    """Eq. (5): p is any row of the anchor's class, the anchor among them."""
     c = normalized(c) if l2 else c
     total = 0.0
     for a in range(len(c)):
-        positives = [distance(c[a], c[p], squared) for p in range(len(c)) if p != a and y[p] == y[a]]
+        same = [p for p in range(len(c)) if y[p] == y[a] and not (true_triplets and p == a)]
+        positives = [distance(c[a], c[p], squared) for p in same]
         negatives = [distance(c[a], c[n], squared) for n in range(len(c)) if y[n] != y[a]]
         if positives and negatives:
             total += f(m + max(positives) - min(negatives), soft)
@@ -57,12 +60,15 @@ def batch_mean(c: Rows, y: list[int], m: float, soft: bool, l2: bool, squared: b
     return total / len(c) if c else 0.0
 
 
-def contrastive(c: Rows, y: list[int], temperature: float, l2: bool) -> float:
-    """Eq. (7)."""
+def contrastive(c: Rows, y: list[int], temperature: float, l2: bool, similarity: str = "cosine") -> float:
+    """Eq. (7), with sim(u, v) = u·v / (‖u‖ ‖v‖) or u·v."""
     c = normalized(c) if l2 else c
 
     def s(i: int, j: int) -> float:
-        return sum(u * v for u, v in zip(c[i], c[j], strict=True)) / temperature
+        product = sum(u * v for u, v in zip(c[i], c[j], strict=True))
+        if similarity == "cosine":
+            product /= math.hypot(*c[i]) * math.hypot(*c[j]) or math.inf
+        return product / temperature
 
     terms = []
     for a in range(len(c)):

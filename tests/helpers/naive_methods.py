@@ -13,6 +13,7 @@ LABELS = [0, 1, 1, 2]
 CLASSES = range(3)
 UNLABELED = range(6)
 RAMP = 0.5  # step 2 of 10 is half of the first 40 %
+DECAY = 0.9  # of statistics in 10 steps: 1 - 0.001 · 131,072 / 10 is below the least decay, 0.9
 
 
 def supervised(rows: Rows) -> float:
@@ -153,7 +154,9 @@ def freematch(
     batches: list[Rows],
     unlabeled_weight: float = 1.0,
     fairness_weight: float = 0.01,
-    statistics_decay: float = 0.999,
+    lowest_threshold: float = 0.0,
+    highest_threshold: float = 1.0,
+    statistics_decay: float = DECAY,
 ) -> list[float]:
     decay = statistics_decay
     tau, p_tilde, h_tilde = 1 / 3, [1 / 3] * 3, [1 / 3] * 3
@@ -161,6 +164,7 @@ def freematch(
     for rows in batches:
         q = weak(rows)
         tau = decay * tau + (1 - decay) * sum(max(p) for p in q) / 6
+        tau = min(max(tau, lowest_threshold), highest_threshold)
         for c in CLASSES:
             p_tilde[c] = decay * p_tilde[c] + (1 - decay) * sum(p[c] for p in q) / 6
             h_tilde[c] = decay * h_tilde[c] + (1 - decay) * [argmax(p) for p in q].count(c) / 6
@@ -181,15 +185,16 @@ def softmatch(
     unlabeled_weight: float = 1.0,
     sigmas: float = 2.0,
     uniform_alignment: bool = True,
-    statistics_decay: float = 0.999,
+    statistics_decay: float = DECAY,
 ) -> list[float]:
     decay = statistics_decay
-    mean, variance, p_tilde = 1 / 3, 1.0, [1 / 3] * 3
+    mean, variance, p_tilde = 1 / 3, 1.0, [0.0] * 3
     losses = []
-    for rows in batches:
+    for step, rows in enumerate(batches):
         q = weak(rows)
         for c in CLASSES:
-            p_tilde[c] = decay * p_tilde[c] + (1 - decay) * sum(p[c] for p in q) / 6
+            new = sum(p[c] for p in q) / 6
+            p_tilde[c] = decay * p_tilde[c] + (1 - decay) * new if step > 0 else new
         confidences = []
         for p in q:
             aligned = [p[c] * (1 / 3) / p_tilde[c] for c in CLASSES] if uniform_alignment else p

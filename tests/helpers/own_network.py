@@ -2,6 +2,9 @@
 
 from torch import Tensor, nn
 
+from rankingmatch.networks import WhatWhereDecoder, WhatWhereEncoder
+from rankingmatch.networks.what_where import PooledMaps
+
 
 def linear_network(channels: int, classes: int) -> nn.Module:
     return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Dropout(0.5), nn.Linear(16 * channels, classes))
@@ -44,6 +47,27 @@ class GroupNormNetwork(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         features = self.body(images).mean((2, 3))
         return self.head(features), features
+
+
+class DoubleEncoder(WhatWhereEncoder):
+    """The same for SWWAE, in double precision: where two values are nearly equal, rounding would decide the switch."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__(channels, classes, stages=(((8,), 2), ((16,), 2)), norm=group_norm)
+        self.double()
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        return super().forward(images.double())
+
+    def encode(self, images: Tensor) -> tuple[Tensor, list[PooledMaps]]:
+        return super().encode(images.double())
+
+    def decoder(self) -> WhatWhereDecoder:
+        return WhatWhereDecoder(self.channels, self.plan, group_norm).double()
+
+
+def group_norm(width: int) -> nn.Module:
+    return nn.GroupNorm(min(4, width), width)
 
 
 class DoubleNetwork(GroupNormNetwork):

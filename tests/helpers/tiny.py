@@ -7,7 +7,7 @@ import torch
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.data import Dataset, Images, Split, assemble_split
-from rankingmatch.methods import find_method, make_method
+from rankingmatch.methods import Method, find_method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.state import State, initial_state
@@ -57,6 +57,10 @@ def tiny_settings(steps: int = 6, seed: int = 0, batch_size: int = 6, **others: 
 def tiny_state(
     split: Split, settings: TrainSettings, method: str = "rankingmatch-bm", **hyperparameters: object
 ) -> State:
-    views = replace(VIEW_SETTINGS, strong=find_method(method).preset.get("strong", "randaugment"))
-    made = make_method(method, hyperparameters)
-    return initial_state(split, made, NetworkSettings("wrn-10-1"), views, settings, CPU)
+    return tiny_state_on(CPU, split, settings, make_method(method, hyperparameters), method)
+
+
+def tiny_state_on(device: torch.device, split: Split, settings: TrainSettings, method: Method, name: str) -> State:
+    views = replace(VIEW_SETTINGS, strong=find_method(name).preset.get("strong", "randaugment"))
+    network = find_method(name).preset.get("network", "wrn-10-1")
+    return initial_state(split, method, NetworkSettings(network), views, settings, device)

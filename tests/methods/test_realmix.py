@@ -22,14 +22,13 @@ DEFAULTS: dict[str, Any] = {
 
 
 def naive_total(method: Method, model: Linear, step: int, chosen: dict[str, Any]) -> tuple[float, int, int]:
-    """The loss at a step of 10, and how many labeled and unlabeled images count."""
+    """The loss at a step of 10, how many labeled rows count, and how many images have an unlabeled row that does."""
     batch = fixed_batch(method)
     views = [rows_of(view) for view in batch.unlabeled]
     means = []
     for i in range(6):
         weak = [naive.softmax(naive_logits(model, view[i])) for view in views[: chosen["guesses"]]]
         means.append(naive.mean_of(weak))
-    out = sorted(range(6), key=lambda i: max(means[i]))[: math.floor(chosen["dropped"] * 6)]
     targets = [naive.one_hot(label, CLASSES) for label in LABELS]
     targets += [naive.sharpened(mean, chosen["sharpening"]) for mean in means] * len(views)
     pool = rows_of(batch.labeled[0]) + [row for view in views for row in view]
@@ -42,11 +41,12 @@ def naive_total(method: Method, model: Linear, step: int, chosen: dict[str, Any]
     threshold = alpha * (1 - 1 / CLASSES) + 1 / CLASSES
     kept = [i for i in range(4) if naive.softmax(logits[i])[LABELS[i]] <= threshold]
     labeled = sum(naive.soft_cross_entropy(logits[i], targets[i]) for i in kept) / max(len(kept), 1)
-    unlabeled = 0.0
-    for i in range(4, len(pool)):
-        if (i - 4) % 6 not in out:
-            unlabeled += naive.squared_error(logits[i], targets[i]) / (len(pool) - 4)
-    return labeled + chosen["unlabeled_weight"] * min(1, done / 0.125) * unlabeled, len(kept), 6 - len(out)
+    # The least confident predictions for mixed rows are left out, also of the divisor.
+    order = sorted(range(4, len(pool)), key=lambda i: max(naive.softmax(logits[i])))
+    used = order[math.floor(chosen["dropped"] * len(order)) :]
+    unlabeled = sum(naive.squared_error(logits[i], targets[i]) for i in used) / len(used)
+    images = len({(i - 4) % 6 for i in used})
+    return labeled + chosen["unlabeled_weight"] * min(1, done / 0.125) * unlabeled, len(kept), images
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,12 @@ def test_the_cases_above_leave_some_labeled_rows_out_and_keep_others() -> None:
     }
     assert len(counts) > 1
     assert max(counts) == 4
+
+
+def test_without_dropped_rows_the_unlabeled_loss_is_that_of_mixmatch() -> None:
+    mixmatch = losses_of(make_method("mixmatch", {}), Linear(2.0)).parts["unlabeled_l2"].item()
+    all_rows = losses_of(make_method("realmix", {"strong_views": 0, "dropped": 0.0}), Linear(2.0))
+    assert all_rows.parts["unlabeled_l2"].item() == pytest.approx(mixmatch, rel=1e-12)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e3, 1e6])

@@ -1,15 +1,26 @@
 """ReMixMatch against loops written from its paper."""
 
+import math
 from typing import Any
 
 import naive
 import pytest
 import torch
 from linear import CLASSES, LABELS, Linear, assert_finite, fixed_batch, generator, naive_logits, rows_of
+from tiny import CPU, tiny_settings, tiny_split
+from torch import Tensor, nn
 
+from rankingmatch.augment import CTAugment
+from rankingmatch.core.randomness import Purpose, torch_generator
+from rankingmatch.data import rows_of_step
 from rankingmatch.methods import Batch, Context, Task, make_method
 from rankingmatch.methods.mixing import draw_mixup
 from rankingmatch.methods.remixmatch import ReMixMatch
+from rankingmatch.networks import NetworkSettings, Output, to_tensor
+from rankingmatch.runs.config import resolve
+from rankingmatch.training.batches import make_batch
+from rankingmatch.training.loop import train
+from rankingmatch.training.state import initial_state
 
 DEFAULTS: dict[str, Any] = {
     "unlabeled_weight": 1.5,
@@ -100,6 +111,72 @@ def test_loss_equals_an_independent_computation(given: dict[str, Any], step: int
     expected += ramp * chosen["unlabeled_weight"] * parts["unlabeled_ce"]
     expected += ramp * chosen["strong_weight"] * parts["strong_ce"]
     assert losses.total.item() == pytest.approx(expected, rel=1e-6)
+
+
+class Recorder(nn.Module):
+    """Records the batches that the network sees, and which of them update BatchNorm's running statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(1, affine=False).double()
+        self.linear = Linear(2.0)
+        self.batches: list[tuple[Tensor, bool]] = []
+
+    def forward(self, images: Tensor) -> Output:
+        self.batches.append((images, self.norm.track_running_stats))
+        return self.linear(self.norm(images.double()))  # type: ignore[no-any-return]
+
+
+def test_the_unmixed_and_the_rotated_strong_view_are_batches_of_their_own() -> None:
+    method, model = prepared({"guesses": 2}), Recorder()
+    batch = fixed_batch(method)
+    losses = method(model, batch, Context(1, 20, model, generator()))
+    guess, *mixed, unmixed, rotated = model.batches
+    assert torch.equal(guess[0], batch.unlabeled[0])
+    assert torch.equal(unmixed[0], batch.unlabeled[1])
+    assert rotated[0].flatten(1).sort(1).values.equal(batch.unlabeled[1].flatten(1).sort(1).values)
+    assert not torch.equal(rotated[0], unmixed[0])
+    # B + 3 · 6 mixed rows in four batches, of which the first updates the running statistics.
+    assert sum(len(images) for images, _ in mixed) == 4 + 3 * 6
+    assert [updates for _, updates in model.batches] == [False, True, False, False, False, False, False]
+    # Normalized by its own 6 pictures, not together with the rotated ones.
+    pixels = rows_of(batch.unlabeled[1])
+    mean = sum(map(sum, pixels)) / 24
+    variance = sum((v - mean) ** 2 for row in pixels for v in row) / 24
+    normalized = [[(v - mean) / math.sqrt(variance + 1e-5) for v in row] for row in pixels]
+    targets = prepared({"guesses": 2})._guess(
+        model(batch.unlabeled[0]).logits.softmax(1).detach(), batch.labels, step=1
+    )
+    costs = [
+        naive.soft_cross_entropy(naive_logits(model.linear, row), target)
+        for row, target in zip(normalized, targets.tolist(), strict=True)
+    ]
+    assert losses.parts["strong_ce"].item() == pytest.approx(sum(costs) / 6, rel=1e-6)
+
+
+def test_the_labeled_view_is_an_option() -> None:
+    assert make_method("remixmatch", {}).labeled_views == ("weak",)
+    assert make_method("remixmatch", {"labeled_view": "strong"}).labeled_views == ("strong",)
+
+
+def test_labeled_images_and_strong_views_come_from_ctaugment_without_a_last_cutout() -> None:
+    """With the settings of a dataset of the paper, a batch has what the policy gives without its last square."""
+    config = resolve("svhn", "remixmatch", {"guesses": 1, "padding": 1}).config
+    split, settings = tiny_split(), tiny_settings()
+    method = make_method("remixmatch", config.hyperparameters)
+    state = initial_state(split, method, NetworkSettings("wrn-10-1"), config.views, settings, CPU)
+    batch, _ = make_batch(split, method, state.views, settings, 0, CPU)
+    policy = state.views["strong"]
+    assert isinstance(policy, CTAugment)
+    rows = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, 0)
+    source = torch_generator(settings.seed, Purpose.LABELED_VIEWS, 0)
+    images = to_tensor(split.images[rows], CPU)
+    expected = policy.apply_probe(images, policy.draw(len(rows), 8, 8, source))
+    assert torch.equal(batch.labeled[0], expected)
+    for record in train(state, split, settings):
+        if record.metrics:
+            assert all(math.isfinite(value) for value in record.metrics.losses.values())
+    assert (policy.rates < 1).any()
 
 
 def test_the_marginals_take_in_every_batch_and_forget_the_129th() -> None:

@@ -3,12 +3,15 @@
 import naive_methods
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rankingmatch.methods import PseudoLabels
-from rankingmatch.methods.flexmatch import flexible_thresholds, updated_labels
+from rankingmatch.methods import PseudoLabels, Task
+from rankingmatch.methods.flexmatch import flexible_thresholds
 from rankingmatch.methods.freematch import fairness_loss
+from rankingmatch.methods.learned_labels import LearnedLabels
 from rankingmatch.methods.softmatch import truncated_gaussian, uniformly_aligned
-from rankingmatch.methods.targets import histogram, pseudo_label, sharpen, update_average
+from rankingmatch.methods.targets import histogram, last_occurrence, pseudo_label, sharpen, update_average
 
 
 def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:
@@ -45,18 +48,50 @@ def test_an_average_moves_towards_the_value() -> None:
 
 def test_flexible_thresholds_are_relative_to_the_best_class_or_to_what_is_not_learned() -> None:
     # 3 rows not learned, 2 of class 0, 1 of class 1, none of class 2: β = 2/3, 1/3, 0.
-    learned = torch.tensor([-1, 0, -1, 0, 1, -1])
     expected = [0.9 * (2 / 3) / (4 / 3), 0.9 * (1 / 3) / (5 / 3), 0.0]
-    assert flexible_thresholds(learned, 3, 0.9).tolist() == pytest.approx(expected)
-    assert flexible_thresholds(torch.tensor([0, 0, 1, -1]), 2, 0.9).tolist() == pytest.approx([0.9, 0.9 * 0.5 / 1.5])
-    assert flexible_thresholds(torch.full((4,), -1), 2, 0.9).tolist() == [0.0, 0.0]
+    assert flexible_thresholds(torch.tensor([3, 2, 1, 0]), 0.9).tolist() == pytest.approx(expected)
+    assert flexible_thresholds(torch.tensor([1, 2, 1]), 0.9).tolist() == pytest.approx([0.9, 0.9 * 0.5 / 1.5])
+    assert flexible_thresholds(torch.tensor([4, 0, 0]), 0.9).tolist() == [0.0, 0.0]
+
+
+def learned_labels(labels: list[int], classes: int = 3) -> LearnedLabels:
+    memory = LearnedLabels(Task(classes, 0, len(labels)))
+    memory.load_state_dict({"labels": torch.tensor(labels)})
+    return memory
 
 
 def test_only_confident_labels_are_remembered_and_the_later_of_two() -> None:
-    learned = torch.tensor([-1, 1, 0, 2])
+    learned = learned_labels([-1, 1, 0, 2])
+    assert learned.counts.tolist() == [1, 1, 1, 1]
     rows = torch.tensor([0, 3, 0, 0, 1])
-    pseudo = PseudoLabels(torch.tensor([2, 0, 1, 0, 2]), torch.tensor([True, True, True, False, False]))
-    assert updated_labels(learned, rows, pseudo).tolist() == [1, 1, 0, 0]
+    learned.update(rows, PseudoLabels(torch.tensor([2, 0, 1, 0, 2]), torch.tensor([True, True, True, False, False])))
+    assert learned.labels.tolist() == [1, 1, 0, 0]
+    assert learned.counts.tolist() == [0, 2, 2, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.booleans()), max_size=30))
+def test_what_is_remembered_equals_a_loop_over_the_rows(batch: list[tuple[int, int, bool]]) -> None:
+    learned, expected = learned_labels([-1] * 6), [-1] * 6
+    for start in range(0, len(batch), 7):
+        rows, labels, confident = zip(*batch[start : start + 7], strict=True)
+        learned.update(torch.tensor(rows), PseudoLabels(torch.tensor(labels), torch.tensor(confident)))
+        for row, label, sure in batch[start : start + 7]:
+            expected[row] = label if sure else expected[row]
+    assert learned.labels.tolist() == expected
+    assert learned.counts.tolist() == [expected.count(label) for label in (-1, 0, 1, 2)]
+
+
+@pytest.mark.parametrize(("classes", "size"), [(2, 1), (128, 1), (129, 2), (2**15, 2), (2**15 + 1, 4)])
+def test_a_learned_label_takes_as_few_bytes_as_possible(classes: int, size: int) -> None:
+    learned = learned_labels([classes - 1, -1], classes)
+    assert learned.labels.element_size() == size
+    assert learned.labels.tolist() == [classes - 1, -1]
+    assert learned.counts.sum() == 2
+    assert learned.counts[-1] == 1
+
+
+def test_damaged_learned_labels_are_brought_into_range() -> None:
+    assert learned_labels([100, -7, 1]).counts.tolist() == [1, 0, 1, 1]
 
 
 def test_fairness_of_two_even_classes_is_the_log_of_one_half() -> None:
@@ -91,3 +126,8 @@ def test_the_weight_is_one_from_the_mean_upwards_and_falls_as_a_gaussian_below()
     assert weights.tolist() == pytest.approx([1.0, 1.0, 0.3679], abs=1e-4)  # e^(-0.2² / 0.04)
     certain = truncated_gaussian(torch.tensor([0.7, 0.5]), torch.tensor(0.7), torch.tensor(0.0))
     assert certain.tolist() == [1.0, 0.0]
+
+
+def test_the_last_occurrence_of_each_entry() -> None:
+    assert last_occurrence(torch.tensor([7, -2, 7, 5, -2, 7])).tolist() == [5, 4, 5, 3, 4, 5]
+    assert last_occurrence(torch.tensor([], dtype=torch.long)).tolist() == []

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
 from tiny import CPU, VIEW_SETTINGS, tiny_settings
 from torch import Tensor
+from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import Dataset, Images, assemble_split
@@ -21,13 +22,15 @@ from rankingmatch.networks import (
     EfficientNetLite,
     NetworkSettings,
     WeightsInfo,
+    freeze_batchnorm,
     head_parameters,
     input_side,
     make_backbone,
     make_classifier,
+    normalize_head,
     predict_logits,
 )
-from rankingmatch.networks.efficientnet_lite import WEIGHTS
+from rankingmatch.networks.efficientnet_lite import WEIGHTS, ConvNorm
 from rankingmatch.runs.export import export_run
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train as train_steps
@@ -142,6 +145,31 @@ def test_every_parameter_gets_a_gradient_and_no_weights_are_claimed_without_any(
     assert all(bool(p.grad is not None and p.grad.abs().sum() > 0) for p in network.parameters())
 
 
+@pytest.mark.parametrize(("kernel", "stride", "groups"), [(1, 1, 1), (3, 2, 1), (5, 1, 8), (3, 2, 8)])
+def test_with_fixed_statistics_one_convolution_does_the_work_of_both_layers(
+    kernel: int, stride: int, groups: int
+) -> None:
+    torch.manual_seed(0)
+    layer = ConvNorm(8, 8, kernel, stride, groups=groups).double()
+    layer.norm.load_state_dict(
+        {name: torch.rand(8) + 0.5 for name in ("weight", "bias", "running_mean", "running_var")}, strict=False
+    )
+    freeze_batchnorm(layer)
+    maps = torch.randn(2, 8, 7, 9, dtype=torch.float64)
+    found = layer(maps)
+    expected = F.relu6(layer.norm(layer._convolved(maps, layer.conv.weight, None)))
+    torch.testing.assert_close(found, expected)
+    weights = torch.randn_like(found)
+    mine, others = (
+        torch.autograd.grad((output * weights).sum(), [*layer.parameters()], retain_graph=True)
+        for output in (found, expected)
+    )
+    torch.testing.assert_close(mine, others)
+    before = {name: value.clone() for name, value in layer.named_buffers()}
+    layer.train()(maps)
+    torch.testing.assert_close(dict(layer.named_buffers()), before, atol=0, rtol=0)
+
+
 @pytest.mark.parametrize("size", [(31, 64), (64, 8)])
 def test_images_smaller_than_the_stride_are_refused(size: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match=rf"^image_size: .* at least 32×32 pixels, not {size[0]}×{size[1]};"):
@@ -220,8 +248,11 @@ def test_training_starts_from_the_pretrained_weights_and_its_model_is_loaded(tmp
 
 
 @pytest.mark.slow
-def test_a_classifier_is_exported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_classifier_is_exported(normalized: bool, tmp_path: Path) -> None:
     model = make_classifier(LITE0, 3, pretrained=True)
+    if normalized:
+        normalize_head(model.backbone)
     save_model(tmp_path / "model.safetensors", model, ModelInfo(LITE0, ("a", "b", "c"), 3, 65, 65))
     exported = export_run(tmp_path / "model.safetensors", tmp_path / "model.onnx")
     assert exported.difference < 1e-4

@@ -87,7 +87,7 @@ def test_a_head_of_a_different_size_is_initialized_randomly_and_named(
     assert found["fc.weight"].shape == (3, 6)
     assert "fc.weight" not in tensors or not torch.equal(found["fc.weight"], tensors["fc.weight"])
     (line,) = caplog.messages
-    assert "the head has a different size and is initialized randomly: fc.bias, fc.weight" in line
+    assert "the head has a different size or kind and is initialized randomly: fc.bias, fc.weight" in line
 
 
 def damaged(kind: str) -> dict[str, torch.Tensor]:
@@ -250,7 +250,7 @@ def test_the_images_of_a_folder_are_read_at_the_input_size_of_the_network(tmp_pa
     def side(**given: object) -> int | None:
         return resolve(str(tmp_path), "supervised", given).config.data.image_size
 
-    assert side() == 70  # fine-tuned
+    assert side() == 224  # fine-tuned
     assert side(network="wrn-10-1") == 32
     assert side(network="timm:fakenet") == 12
     assert side(network="timm:fakenet@20") == 20

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
-from synthetic_runs import HTML_NAME, make_predictions, make_run, without_truth
+from synthetic_runs import HTML_NAME, make_history, make_predictions, make_run, without_truth
 from toy_section import page_with_toy_section
 
 from rankingmatch.report import Status, page_content, render_page
@@ -148,8 +149,10 @@ def test_filters_filter(browser: Browser, page: Path) -> None:
     show.select_by_visible_text("all")
     assert browser.text("#matches").startswith("150 images match")
     assert len(browser.all(tiles)) == 96
+    assert more.is_displayed()
     more.click()
     assert len(browser.all(tiles)) == 150
+    assert not more.is_displayed()
     label.select_by_visible_text("class 2")
     assert len(browser.all(tiles)) == (predicted == 2).sum()
     label.select_by_visible_text("any")
@@ -219,6 +222,38 @@ def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
     browser.show("classes")
     Select(browser.all("#classes select")[0]).select_by_visible_text("rankingmatch-bm, seed 0")
     assert browser.errors() == []
+
+
+def test_runs_without_test_images_are_compared_by_validation_errors(browser: Browser, tmp_path: Path) -> None:
+    without: dict[str, Any] = {"test_error": None, "history": make_history(test_error=None)}
+    without["evaluated"] = make_predictions("validation")
+    runs = [make_run(name=name, method=name, val_error=error, **without) for name, error in (("a", 30.0), ("b", 20.0))]
+    browser.open(write_page(tmp_path, *runs))
+    head = [cell.text for cell in browser.all("#overview .scroll thead th")]
+    assert "validation error %" in head
+    assert not any("test" in title or "val." in title for title in head)
+    assert "20.00" in browser.text("#overview td.best")
+    assert "Validation error with its 95% confidence interval over the validation images" in browser.text("#overview")
+    assert "–" in browser.all("#overview .scroll tbody tr")[0].text  # the interval
+    assert browser.errors() == []
+
+
+def test_a_map_has_the_error_in_its_title(browser: Browser, page: Path) -> None:
+    browser.open(page, "embedding")
+    assert "Logits: error " in browser.text("#embedding")
+
+
+def test_names_like_formulas_are_texts_in_the_download(browser: Browser, tmp_path: Path) -> None:
+    run = make_run()
+    browser.open(write_page(tmp_path, replace(run, classes=("=1+1", "-1", "@x"))), "pseudo_labels")
+    Select(browser.all("#filters select")[1]).select_by_visible_text("all")
+    for file in browser.downloads.glob("pseudo-labels*"):
+        file.unlink()
+    browser.driver.find_element(By.ID, "csv").click()
+    file, deadline = browser.downloads / "pseudo-labels.csv", time.monotonic() + 10
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert {line.split(",")[1] for line in file.read_text().splitlines()[1:]} == {"'=1+1", "-1", "'@x"}
 
 
 @pytest.mark.parametrize(

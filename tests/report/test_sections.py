@@ -310,6 +310,12 @@ def test_names_from_the_data_are_text() -> None:
     assert "\\u003cimg src=x onerror" in page
 
 
+def test_one_note_says_that_there_are_no_test_images() -> None:
+    note = "There are no test images: validation images are shown instead."
+    run = make_run(history=make_history(test_error=None), evaluated=make_predictions("validation"), notes=(note,))
+    assert notes_of(run) == [note]
+
+
 @pytest.mark.usefixtures("fast_embedding")
 @pytest.mark.parametrize(
     ("changed", "words"),

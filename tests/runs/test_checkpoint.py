@@ -16,6 +16,7 @@ from rankingmatch.augment import CTAugment
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import RunError
 from rankingmatch.methods import make_method
+from rankingmatch.methods.learned_labels import LearnedLabels
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
@@ -151,6 +152,27 @@ def test_an_older_checkpoint_has_the_rates_of_all_operations_in_one_matrix(tmp_p
     assert {name: rates.tolist() for name, rates in strong.state_dict().items()} == {
         name: rates.tolist() for name, rates in policy.state_dict().items()
     }
+
+
+def test_an_older_checkpoint_has_the_learned_labels_of_flexmatch_in_one_tensor(tmp_path: Path) -> None:
+    split, settings = tiny_split(), tiny_settings(steps=2)
+    state = tiny_state(split, settings, "flexmatch", threshold=1e-9)
+    list(train(state, split, settings))
+    save_checkpoint(tmp_path, state)
+    (path,) = tmp_path.glob("*.safetensors")
+    tensors = load_file(path)
+    labels = tensors.pop("objective.method.learned.labels")
+    assert (labels >= 0).any()
+    save_file({**tensors, "objective.method.learned": labels.long()}, path)
+    values = {**json.loads(path.with_suffix(".json").read_text()), "format": 2}
+    path.with_suffix(".json").write_text(json.dumps({**values, **checksums(values, path.read_bytes())}))
+    restored = tiny_state(split, settings, "flexmatch")
+    assert restore_latest(tmp_path, restored)
+    memory, expected = restored.objective.method.learned, state.objective.method.learned
+    assert isinstance(memory, LearnedLabels)
+    assert isinstance(expected, LearnedLabels)
+    assert memory.labels.tolist() == labels.tolist()
+    assert memory.counts.tolist() == expected.counts.tolist()
 
 
 def test_tensors_without_their_json_do_not_count(tmp_path: Path) -> None:

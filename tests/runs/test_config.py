@@ -11,9 +11,7 @@ from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import image_folder
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.runs.config import Config, absolute_paths, resolve
-from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import start
-from rankingmatch.runs.repeat import repeat_command
+from rankingmatch.runs.train import train
 
 
 def test_given_comes_before_preset_and_preset_before_default() -> None:
@@ -40,6 +38,33 @@ def test_a_method_may_want_other_settings_and_what_is_given_comes_first() -> Non
     remixmatch = resolve("digits", "remixmatch", {}).config
     assert (remixmatch.training.mu, remixmatch.views.strong) == (1, "ctaugment")
     assert resolve("digits", "mixmatch", {"mu": 3}).config.training.mu == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "dataset", "expected"),
+    [
+        ("freematch", "svhn", {"lowest_threshold": 0.9, "highest_threshold": 0.95}),
+        ("freematch", "cifar10", {"lowest_threshold": 0.0, "highest_threshold": 1.0}),
+        ("vat", "svhn", {"epsilon": 1.0}),
+        ("vat", "cifar10", {"epsilon": 6.0}),
+        ("remixmatch", "cifar100", {"labeled_view": "strong", "guesses": 8}),
+        ("remixmatch", "stl10", {"labeled_view": "strong", "guesses": 4}),
+        ("remixmatch", "digits", {"labeled_view": "weak", "guesses": 8}),
+    ],
+)
+def test_a_method_may_have_other_hyperparameters_on_a_dataset(
+    method: str, dataset: str, expected: dict[str, Any]
+) -> None:
+    hyperparameters = resolve(dataset, method, {}).config.hyperparameters
+    assert {name: hyperparameters[name] for name in expected} == expected
+
+
+def test_what_is_given_comes_before_the_presets_of_a_method() -> None:
+    config = resolve("svhn", "freematch", {"lowest_threshold": 0.5}).config
+    assert config.hyperparameters["lowest_threshold"] == 0.5
+    assert config.hyperparameters["highest_threshold"] == 0.95
+    assert resolve("svhn", "remixmatch", {}).config.views.cutout == 0
+    assert resolve("svhn", "remixmatch", {"cutout": 8}).config.views.cutout == 8
 
 
 def test_epochs_replace_the_presets_steps() -> None:
@@ -95,6 +120,24 @@ def test_a_hyperparameter_that_is_newer_than_the_file_has_its_default() -> None:
     assert Config.from_json(saved) == config
 
 
+@pytest.mark.parametrize(
+    ("method", "name", "before", "default"),
+    [("rankingmatch-bh", "true_triplets", True, False), ("rankingmatch-ct", "similarity", "dot", "cosine")],
+)
+def test_a_run_of_an_earlier_version_computes_what_it_did(method: str, name: str, before: Any, default: Any) -> None:
+    saved = resolve("digits", method, {}).config.to_json()
+    assert Config.from_json(saved).hyperparameters[name] == default
+    del saved["hyperparameters"][name]
+    assert Config.from_json(saved).hyperparameters[name] == before
+
+
+def test_the_decay_of_an_earlier_run_is_kept() -> None:
+    saved = resolve("digits", "softmatch", {}).config.to_json()
+    assert saved["hyperparameters"]["statistics_decay"] is None
+    saved["hyperparameters"]["statistics_decay"] = 0.999  # what earlier versions wrote
+    assert Config.from_json(saved).hyperparameters["statistics_decay"] == 0.999
+
+
 @pytest.mark.parametrize("given", [{"image_size": "big"}, {"network": 5}, {"unlabeled": 5}, {"epochs": "many"}])
 def test_a_value_of_another_type_is_named_before_it_is_used(given: dict[str, Any], tmp_path: Path) -> None:
     class_folders(tmp_path / "photos")
@@ -110,7 +153,7 @@ def test_paths_are_absolute_whatever_the_directory(tmp_path: Path, monkeypatch: 
     assert absolute_paths(given) == {**given, **paths}
 
 
-def test_a_folder_is_scanned_once_and_known_by_its_absolute_path(
+def test_training_on_a_folder_scans_it_once_from_the_request_to_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class_folders(tmp_path / "photos")
@@ -122,8 +165,7 @@ def test_a_folder_is_scanned_once_and_known_by_its_absolute_path(
 
     monkeypatch.setattr(image_folder, "scan_folder", scan)
     monkeypatch.chdir(tmp_path)
-    plan = resolve("photos", "supervised", {})
-    start(Run(tmp_path / "run"), plan)
-    repeat_command(plan.config, plan.source)
-    assert plan.config.dataset == str(tmp_path / "photos")
+    run = train("photos", method="supervised", out="run", steps=2, batch_size=4, threads=1)
+    assert run.report_path.exists()
+    assert run.config().dataset == str(tmp_path / "photos")
     assert len(scans) == 1

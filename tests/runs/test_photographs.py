@@ -11,6 +11,8 @@ from rankingmatch.cli.describe import describe_plan
 from rankingmatch.data import ImageFolder, find_source
 from rankingmatch.runs import photographs
 from rankingmatch.runs.config import resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.train import train
 
 
@@ -36,9 +38,9 @@ def test_photographs_are_fine_tuned(tmp_path: Path) -> None:
     assert (config.method, config.training.optimizer, config.data.image_size) == (
         photographs.FINE_TUNING_METHOD,
         "adamw",
-        80,
+        224,
     )
-    assert (config.views.padding, config.views.cutout) == (8, 30)
+    assert (config.views.padding, config.views.cutout) == (22, 84)
     text = describe_plan(plan)
     assert text is not None
     assert "--network efficientnet-lite0" in text
@@ -62,7 +64,7 @@ def test_other_wishes_come_first(given: dict[str, Any], tmp_path: Path) -> None:
     assert config.data.image_size == given.get("image_size", 32)
 
 
-@pytest.mark.parametrize(("images", "views"), [(10, 6), (3000, 6), (10_000, 2), (100_000, 1)])
+@pytest.mark.parametrize(("images", "views"), [(10, 2), (3000, 2), (10_000, 2), (100_000, 1)])
 def test_large_folders_have_fewer_precomputed_views(images: int, views: int, tmp_path: Path) -> None:
     source = find_source(folder_of(tmp_path / "photos"))
     assert isinstance(source, ImageFolder)
@@ -78,8 +80,13 @@ def test_small_and_grayscale_images_are_not_photographs(kind: str, tmp_path: Pat
     assert not resolve(folder, None, {}).config.network.pretrained
 
 
-def test_a_named_dataset_keeps_its_settings() -> None:
+def test_a_named_dataset_keeps_its_settings_unless_pretrained_weights_are_asked_for() -> None:
     assert resolve("stl10", None, {}).config.network.network == "wrn-37-2"
+    config = resolve("stl10", None, {"pretrained": True}).config
+    assert (config.network.network, config.network.tune) == (photographs.NETWORK, "top")
+    assert (config.training.optimizer, config.data.image_size) == ("adamw", photographs.SIDE)
+    assert config.views.padding == round(0.1 * photographs.SIDE)
+    assert config.training.steps == photographs.FINE_TUNING["steps"]
 
 
 def test_without_the_weights_there_is_a_sentence_and_training_starts_from_random_ones(
@@ -97,3 +104,17 @@ def test_the_model_card_names_the_weights_and_their_license(tmp_path: Path) -> N
     run = train(folder_of(tmp_path / "photos"), method="supervised", out=tmp_path / "run", report=False, **given)
     text = run.card_path.read_text()
     assert "| pretrained weights | EfficientNet-Lite0, trained on ImageNet-1k; license Apache-2.0; " in text
+
+
+def test_a_run_starts_from_a_fitted_head_and_resumes_with_the_trained_one(tmp_path: Path) -> None:
+    given = {"steps": 2, "batch_size": 4, "mu": 1, "threads": 1, "image_size": 64}
+    plan = resolve(folder_of(tmp_path / "photos"), "supervised", given)
+    whole, halved = Run(tmp_path / "whole"), Run(tmp_path / "halved")
+    job = start(whole, plan)
+    assert job.state.model.state_dict()["backbone.classifier.center"].abs().sum() > 0
+    for _ in training_records(job):
+        pass
+    next(training_records(start(halved, plan), stopped=lambda: True))
+    for _ in training_records(start(halved, plan)):
+        pass
+    assert halved.model_path.read_bytes() == whole.model_path.read_bytes()

@@ -15,9 +15,10 @@ from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.data import bank as banks_of_data
 from rankingmatch.data.bank import BankFile, read_bank
 from rankingmatch.methods import METHODS, find_method, make_method
-from rankingmatch.networks import NetworkSettings, predict_logits
+from rankingmatch.networks import NetworkSettings, onnx, predict_logits, predict_logits_and_features
 from rankingmatch.training import banks
 from rankingmatch.training.banks import make_bank, noise_bank
+from rankingmatch.training.initial_head import fitted_head, start_head
 from rankingmatch.training.loop import confusion_of, train
 from rankingmatch.training.state import State, initial_state
 
@@ -48,10 +49,22 @@ def state_of(split: Split, tune: Literal["all", "top", "head"], method: str = "f
     return state
 
 
+WHOLE = ("swwae", "cc-gan")  # they reconstruct or generate images, so they need all layers
+
+
+@pytest.mark.parametrize("method", WHOLE)
+def test_methods_that_need_all_layers_are_refused(method: str, split: Split) -> None:
+    with pytest.raises(ConfigError, match=f"the method {method}"):
+        state_of(split, "top", method)
+
+
 # Of the head alone, only those methods that do something to images other than passing them through the network.
 @pytest.mark.parametrize(
     ("method", "tune"),
-    [*((method, "top") for method in METHODS), *((method, "head") for method in ("mixmatch", "remixmatch", "vat"))],
+    [
+        *((method, "top") for method in METHODS if method not in WHOLE),
+        *((method, "head") for method in ("mixmatch", "remixmatch", "vat")),
+    ],
 )
 def test_every_method_trains_on_a_bank(method: str, tune: Literal["top", "head"], split: Split) -> None:
     strong = find_method(method).preset.get("strong", "randaugment")
@@ -95,12 +108,12 @@ def test_a_bank_has_several_views_of_each_image_and_depends_on_no_seed(split: Sp
 
 def test_onnx_runtime_computes_the_same_maps(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     by_torch = state_of(split, "top").bank
-    monkeypatch.setattr(banks, "WORTH_CONVERTING", 1)
-    monkeypatch.setattr(banks, "_torch_function", lambda lower: pytest.fail("torch was used"))
+    monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
     monkeypatch.setattr(banks, "FORMAT", -1)  # another key, so that it is computed again
     by_onnx = state_of(split, "top").bank
     assert by_torch is not None
     assert by_onnx is not None
+    assert not np.array_equal(by_onnx.views["strong"][0], by_torch.views["strong"][0])  # rounding differs
     for ours, theirs in zip(by_onnx.views["strong"], by_torch.views["strong"], strict=True):
         np.testing.assert_allclose(ours.astype(np.float32), theirs.astype(np.float32), rtol=2e-3, atol=2e-3)
 
@@ -158,7 +171,7 @@ def test_an_interrupted_bank_continues_with_the_next_file(tmp_path: Path) -> Non
     assert arrays["b"].ravel().tolist() == [1, 1, 0]
 
 
-def test_a_full_disk_and_a_damaged_file_get_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gets_a_sentence_and_a_damaged_file_is_computed_again(tmp_path: Path) -> None:
     def full() -> Iterator[np.ndarray]:
         raise OSError(28, "No space left on device")
         yield
@@ -169,8 +182,9 @@ def test_a_full_disk_and_a_damaged_file_get_a_sentence(tmp_path: Path, monkeypat
     np.save(tmp_path / "other.npy", np.ones((2, 1), dtype=np.float16))
     for content in (b"", b"no array", (tmp_path / "other.npy").read_bytes()):
         (tmp_path / "bank/a.npy").write_bytes(content)
-        with pytest.raises(DataError, match=r"is damaged .*; delete it"):
-            read_bank(tmp_path / "bank", [BankFile("a", 1, full)])
+        arrays = read_bank(tmp_path / "bank", [BankFile("a", 1, lambda: iter([np.ones((1, 1))]))])
+        assert arrays["a"].tolist() == [[1]]
+        (tmp_path / "bank/a.npy").unlink()
 
 
 def test_only_the_last_banks_are_kept(tmp_path: Path) -> None:
@@ -191,3 +205,28 @@ def test_noise_has_the_shapes_of_the_bank(split: Split) -> None:
 def test_a_network_without_parts_is_refused(split: Split) -> None:
     with pytest.raises(ConfigError, match="tune top needs a network with a lower and an upper part"):
         initial_state(split, make_method("supervised"), NetworkSettings("small", tune="top"), VIEWS, SETTINGS, CPU)
+
+
+@pytest.mark.parametrize("tune", ["top", "head", "all"])
+def test_a_fitted_head_replaces_the_random_one_in_model_and_average(
+    tune: Literal["top", "head", "all"], split: Split
+) -> None:
+    state = state_of(split, tune)
+    inputs = split.images if state.bank is None else state.bank.views["weak"][0].transpose(0, 2, 3, 1)
+    _, features = predict_logits_and_features(state.ema, inputs, CPU)
+    assert features is not None
+    expected = fitted_head(features, split.labels, 3)
+    start_head(state, split, seed=0)
+    for model in (state.model, state.ema):
+        tensors = model.state_dict()
+        for name, values in expected.items():
+            np.testing.assert_allclose(tensors[f"backbone.classifier.{name}"].numpy(), values, rtol=1e-3, atol=1e-4)
+
+
+def test_a_fitted_head_depends_on_the_images_alone_if_there_are_few(split: Split) -> None:
+    heads = []
+    for seed in (0, 1):
+        state = state_of(split, "top")
+        start_head(state, split, seed)
+        heads.append(state.model.state_dict()["backbone.classifier.weight"])
+    assert torch.equal(*heads)

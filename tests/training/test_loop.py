@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from rankingmatch.augment import CTAugment, Weak, view_policies
 from rankingmatch.core.errors import ConfigError, DataError, DivergedError
+from rankingmatch.core.randomness import Purpose
 from rankingmatch.core.schedule import cosine
+from rankingmatch.data import rows_of_step
 from rankingmatch.methods import Batch, Context, Losses, Method, make_method
 from rankingmatch.networks import NetworkSettings, Output
 from rankingmatch.training.batches import Probe, make_batch, make_probes
@@ -373,3 +375,18 @@ def test_unsure_views_are_skipped_only_where_the_weak_pass_comes_first(method: s
 def test_what_is_skipped_cannot_be_ranked() -> None:
     with pytest.raises(ConfigError, match="rank_all"):
         tiny_state(tiny_split(), tiny_settings(), skip_unsure=True, weak_pass="running", rank_all=True)
+
+
+def test_a_batch_has_the_indices_of_its_labeled_images() -> None:
+    whole = tiny_split(labeled=9)
+    # In any order, and drawn more than once, as if classes are balanced.
+    split = replace(whole, labeled_rows=whole.labeled_rows[::-1], drawn_rows=whole.labeled_rows.repeat(2))
+    settings = tiny_settings()
+    drawn = set()
+    for step in range(6):
+        batch, _ = make_batch(split, make_method("simmatch"), VIEWS, settings, step, CPU)
+        rows = split.labeled_rows[batch.labeled_rows.numpy()]
+        expected = rows_of_step(split.drawn_rows, 6, settings.seed, Purpose.LABELED_ROWS, step)
+        assert rows.tolist() == expected.tolist()
+        drawn.update(batch.labeled_rows.tolist())
+    assert drawn == set(range(9))

@@ -23,21 +23,21 @@ DECAY = 0.99
 THRESHOLD = 0.80
 LARGEST_SQUARE = 0.5  # of the shorter side, for the operation "cutout"
 
-# The ranges are those of the paper's appendix.
+# The ranges are those of the paper's appendix; enhancements have those of the authors' code, which also brightens.
 CTAUGMENT_OPERATIONS: dict[str, Operation] = {
     "identity": Operation("filter", identity, bins=1),
     "autocontrast": Operation("table", lookup.autocontrast_by, 0, 1),
     "blur": Operation("filter", filters.blur_by, 0, 1),
-    "brightness": Operation("table", lookup.brightness, 0, 1),
-    "color": Operation("filter", filters.color, 0, 1),
-    "contrast": Operation("table", lookup.contrast, 0, 1),
+    "brightness": Operation("table", lookup.brightness, 0.1, 2),
+    "color": Operation("filter", filters.color, 0.1, 2),
+    "contrast": Operation("table", lookup.contrast, 0.1, 2),
     "cutout": Operation("filter", identity),  # its squares also have a center: `CTAugment` paints them itself
     "equalize": Operation("table", lookup.equalize_by, 0, 1),
     "invert": Operation("table", lookup.invert_by, 0, 1),
     "posterize": Operation("table", lookup.posterize, 1, 9, bins=8),  # 1…8 bits
     "rescale": Operation("filter", geometry.rescale, 0.5, 1),
     "rotate": Operation("affine", geometry.rotation, -45, 45),
-    "sharpness": Operation("filter", filters.sharpness, 0, 1),
+    "sharpness": Operation("filter", filters.sharpness, 0.1, 2),
     "shear-x": Operation("affine", geometry.shear_x, -0.3, 0.3),
     "shear-y": Operation("affine", geometry.shear_y, -0.3, 0.3),
     "smooth": Operation("filter", filters.smooth_by, 0, 1),
@@ -153,8 +153,7 @@ class CTAugment:
     def learn(self, draw: CTADraw, proximity: Tensor) -> None:
         """Update the rates of the bins that a probe used.
 
-        rate ← 0.99 rate + 0.01 proximity, once per bin and probe. If several images, or both operations of one image,
-        used a bin, the mean of their proximities counts, so the order of the images does not matter.
+        rate ← 0.99 rate + 0.01 proximity, for each operation of each image, one after the other.
 
         Parameters
         ----------
@@ -164,12 +163,13 @@ class CTAugment:
             How well the model recognized each image (n,), from 0 to 1.
         """
         # A model that has diverged recognizes nothing; its NaN must not reach the rates.
-        known = proximity.double().nan_to_num(0.0)[:, None].expand_as(draw.bin).flatten()
-        used = (draw.operation.flatten(), draw.bin.flatten())
-        total = torch.zeros_like(self.rates).index_put_(used, known, accumulate=True)
-        count = torch.zeros_like(self.rates).index_put_(used, torch.ones_like(known), accumulate=True)
-        moved = DECAY * self.rates + (1 - DECAY) * total / count.clamp(min=1)
-        self.rates = torch.where(count > 0, moved, self.rates)
+        known = proximity.double().nan_to_num(0.0)[:, None].expand_as(draw.bin)
+        rates = self.rates.clone()
+        table = rates.numpy()  # shares its memory; single entries are faster in NumPy
+        uses = (values.flatten().tolist() for values in (draw.operation, draw.bin, known))
+        for operation, number, value in zip(*uses, strict=True):
+            table[operation, number] = DECAY * table[operation, number] + (1 - DECAY) * value
+        self.rates = rates
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the rates by the operation's name.

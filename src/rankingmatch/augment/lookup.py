@@ -51,10 +51,11 @@ def blend(degenerate: Tensor, images: Tensor, factor: Tensor) -> Tensor:
 
 def autocontrast(images: Tensor, _: Tensor) -> Tensor:
     """Stretch each channel so that its smallest value becomes 0 and its largest 255."""
-    # PIL uses float64, which not every device has: on the CPU, since it is two numbers per channel.
-    low = images.flatten(2).amin(2, keepdim=True).cpu().double()
-    high = images.flatten(2).amax(2, keepdim=True).cpu().double()
-    levels = torch.arange(256, dtype=torch.float64)
+    # PIL uses float64, which Apple's GPUs lack: there, these two numbers per channel go through the CPU.
+    exact = torch.device("cpu") if images.device.type == "mps" else images.device
+    low = images.flatten(2).amin(2, keepdim=True).to(exact).double()
+    high = images.flatten(2).amax(2, keepdim=True).to(exact).double()
+    levels = torch.arange(256, dtype=torch.float64, device=exact)
     # A true division: torch computes `255.0 / tensor` as a product with the reciprocal, off by an ulp.
     scale = torch.full_like(low, 255.0) / (high - low).clamp(min=1)
     stretched = (levels * scale + (-low * scale)).clamp(0, 255)
@@ -65,8 +66,8 @@ def equalize(images: Tensor, _: Tensor) -> Tensor:
     """Equalize the histogram of each channel."""
     n, c = images.shape[:2]
     pixels = images.flatten(2).long()
-    channel = torch.arange(n * c, device=images.device).view(n, c, 1)
-    histogram = (pixels + 256 * channel).flatten().bincount(minlength=n * c * 256).view(n, c, 256)
+    # Unlike `bincount`, this has a fixed size, so that a device need not report the largest value.
+    histogram = pixels.new_zeros(n, c, 256).scatter_add_(2, pixels, torch.ones_like(pixels))
     last = histogram.gather(2, pixels.amax(2, keepdim=True))  # how many pixels have the largest value
     step = (histogram.sum(2, keepdim=True) - last) // 255
     below = histogram.cumsum(2) - histogram

@@ -1,4 +1,4 @@
-"""The settings of the weak and the strong view."""
+"""The settings of the weak, the medium and the strong view."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -64,10 +64,12 @@ def view_policies(settings: ViewSettings) -> dict[str, Policy]:
     Returns
     -------
     dict of str to Policy
-        The policies named "weak" and "strong". A policy that learns is in its initial state.
+        The policies named "weak", "medium" and "strong". A policy that learns is in its initial state. The medium view
+        is RandAugment with one operation.
     """
     weak = Weak(settings.flip, settings.padding)
+    medium = RandAugment(weak, 1, settings.operation_probability, settings.cutout)
+    strong: Policy = RandAugment(weak, settings.operations, settings.operation_probability, settings.cutout)
     if settings.strong == "ctaugment":
-        return {"weak": weak, "strong": CTAugment(weak, settings.operations, settings.cutout)}
-    strong = RandAugment(weak, settings.operations, settings.operation_probability, settings.cutout)
-    return {"weak": weak, "strong": strong}
+        strong = CTAugment(weak, settings.operations, settings.cutout)
+    return {"weak": weak, "medium": medium, "strong": strong}

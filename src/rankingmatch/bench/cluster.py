@@ -5,7 +5,6 @@ is restarted on another one from its last checkpoint.
 """
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from rankingmatch.bench.workers import RUN_AGAIN, train_to_result, with_threads
-from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, first_line, setting
+from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, setting
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Result
+from rankingmatch.runs.ray_connection import import_ray, ray_connection
 
 RETRIES = 3
 SECONDS_BETWEEN_UPDATES = 1.0  # of a run: each is a message over the network
-STORE = 100 * 2**20  # bytes: only settings and results pass through it
 
 
 @dataclass(frozen=True)
@@ -31,14 +30,6 @@ class Resources:
     address: str | None = None
     cpus: int = 1
     gpus: float = 0.0
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(f"{setting('on')} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
-    return ray
 
 
 class _Board:
@@ -125,26 +116,8 @@ class Cluster:
 @contextmanager
 def connected(needs: Resources) -> Iterator[Cluster]:
     """Connect to the cluster at an address, or start one on this machine; an existing connection is reused."""
-    ray = _ray()
-    if ray.is_initialized():
+    with ray_connection(needs.address) as ray:
         yield _checked(Cluster(ray, needs), ray, needs)
-        return
-    local = {"num_cpus": os.cpu_count(), "include_dashboard": False, "object_store_memory": STORE}
-    try:
-        ray.init(
-            address=needs.address or "local",
-            log_to_driver=False,
-            logging_level="ERROR",
-            **({} if needs.address else local),
-        )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise ConfigError(
-            f"{setting('ray_address')} {needs.address}: there is no cluster ({first_line(error)})"
-        ) from error
-    try:
-        yield _checked(Cluster(ray, needs), ray, needs)
-    finally:
-        ray.shutdown()
 
 
 def _checked(cluster: Cluster, ray: Any, needs: Resources) -> Cluster:
@@ -166,9 +139,8 @@ def _train(board: Any, index: int, path: Path, plan: Plan, directory: Path) -> "
 
     A user's mistakes are returned rather than raised, because trying again would not help.
     """
-    ray, updated, stopping = _ray(), 0.0, False
+    ray, updated, stopping = import_ray(), 0.0, False
     os.chdir(directory)
-    sys.path.append(str(directory))  # for methods and networks by import path
 
     def update(step: int) -> None:
         nonlocal updated, stopping

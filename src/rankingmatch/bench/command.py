@@ -4,30 +4,40 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from rankingmatch.bench.cluster import Resources, connected
-from rankingmatch.bench.curves import draw_curves
+from rankingmatch.bench.curves import draw_curves, draw_errors, draw_learning
 from rankingmatch.bench.estimate import Estimate, estimate_grid
-from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.outcome import Outcome, curves_of, markdown_page, tables_of
+from rankingmatch.bench.grid import existing_results, load_datasets, run_grid
+from rankingmatch.bench.kept import KeepingDisplay, KeptResults
+from rankingmatch.bench.outcome import (
+    Outcome,
+    curves_of,
+    errors_by_labels,
+    learning_curves,
+    markdown_page,
+    tables_of,
+)
 from rankingmatch.bench.progress import grid_display
-from rankingmatch.bench.recipe import Recipe, cells, read_recipe, recipe_names
+from rankingmatch.bench.recipe import PlannedCell, Recipe, cells, read_recipe, recipe_names
 from rankingmatch.bench.tables import csv_rows, latex, print_table
 from rankingmatch.bench.workers import Workers
-from rankingmatch.core.atomic import write_atomically
+from rankingmatch.core.atomic import write_output
 from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.core.names import to_utf8
+from rankingmatch.core.options import flag
+from rankingmatch.core.terminal import plain_console
 from rankingmatch.report.figures import require_plotting
-from rankingmatch.runs.directory import Run
+from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.display import duration
+from rankingmatch.runs.loading import loading_progress
 
 __all__ = ["BenchOptions", "OutputFiles", "run_recipe", "run_recipes"]
 
-FILE_WIDTH = 160  # characters, if the output is not a terminal
+LONG = 7 * 24 * 3600  # seconds, after which a smaller scale is suggested
 
 
 @dataclass(frozen=True)
@@ -48,19 +58,32 @@ class OutputFiles:
             require_plotting()
 
     def write(self, outcomes: list[Outcome], command: str) -> None:
-        """Write all tables and figures of all recipes."""
+        """Write the tables of all recipes so far, and the figures of the last one."""
         tables = [table for outcome in outcomes for table in outcome.tables]
         if self.markdown is not None:
-            write_atomically(self.markdown, markdown_page(outcomes, command).encode())
+            write_output(self.markdown, to_utf8(markdown_page(outcomes, command)))
         if self.csv is not None:
-            write_atomically(self.csv, csv_rows(tables).encode())
+            write_output(self.csv, to_utf8(csv_rows(tables)))
         if self.latex is not None:
-            write_atomically(self.latex, "\n".join(map(latex, tables)).encode())
-        if self.figures is not None:
-            self.figures.mkdir(exist_ok=True)
-            for outcome in outcomes:
-                if outcome.recipe.measure:
-                    draw_curves(outcome.recipe.name, curves_of(outcome), outcome.recipe.measure, self.figures)
+            write_output(self.latex, to_utf8("\n".join(map(latex, tables))))
+        if self.figures is not None:  # those of the other recipes have been drawn
+            _draw(outcomes[-1], self.figures)
+
+
+def _draw(outcome: Outcome, directory: Path) -> None:
+    """Draw the figures of a recipe; without any, the directory is not created."""
+    name, measure = outcome.recipe.name, outcome.recipe.measure
+    errors, curves = ({}, {}) if measure else (errors_by_labels(outcome), learning_curves(outcome))
+    if not (measure or errors or curves):
+        print(f"no figure of {name}: its runs have one number of labels and one evaluation each", file=sys.stderr)
+        return
+    directory.mkdir(exist_ok=True)
+    if measure:
+        draw_curves(name, curves_of(outcome), measure, directory)
+    elif errors:
+        draw_errors(name, errors, directory)
+    else:
+        draw_learning(name, curves, directory)
 
 
 @dataclass(frozen=True)
@@ -79,6 +102,12 @@ class BenchOptions:
         The directory of the runs.
     settings
         Options of `rankingmatch train` for all runs; they override those of the recipes.
+    data
+        A dataset or folder instead of the one of the recipes.
+    keep
+        A directory with a file of results for each recipe: runs in it are not run again, and finished ones are added.
+    dry_run, measure
+        Only print what the runs would cost; measure steps for this.
     """
 
     folds: int | None = None
@@ -87,7 +116,10 @@ class BenchOptions:
     resources: Resources | None = None
     out: Path = Path("runs/bench")
     settings: Mapping[str, Any] = field(default_factory=dict)
+    data: str | None = None
+    keep: Path | None = None
     dry_run: bool = False
+    measure: bool = False
     as_json: bool = False
     quiet: bool = False
 
@@ -110,17 +142,36 @@ def run_recipe(
         Train the runs with these workers, instead of in processes on this machine.
     """
     options = options or BenchOptions(**{"quiet": True, **given})
-    recipe = read_recipe(recipe) if isinstance(recipe, str) else recipe
+    recipe = read_recipe(recipe, options.data) if isinstance(recipe, str) else recipe
     grid = cells(recipe, folds=options.folds, scale=options.scale, given=options.settings)
     scale = options.scale or recipe.scale
-    directory = options.out / (recipe.name if scale == "paper" else f"{recipe.name}-{scale}")
-    runs = [Run(directory / cell.directory) for cell in grid]
+    directory, runs, kept, existing = _existing_runs(recipe, grid, options)
     at_a_time = options.jobs if workers is None else workers.at_a_time
-    with grid_display(grid, runs, at_a_time, quiet=options.quiet or options.as_json) as display:
-        results = run_grid(grid, directory, options.jobs, display, workers)
-    outcome = Outcome(recipe, scale, grid, runs, results)
+    with grid_display(grid, set(existing), at_a_time, quiet=options.quiet or options.as_json) as display:
+        if kept is not None:
+            display = KeepingDisplay(display, kept, grid, runs)
+        results = run_grid(grid, directory, options.jobs, display, workers, existing)
+    histories = [run.history() for run in runs] if kept is None else kept.histories(grid)
+    recipe = replace(recipe, settings={**recipe.settings, **options.settings})
+    outcome = Outcome(recipe, scale, grid, runs, results, histories)
     outcome.tables.extend(tables_of(outcome))
     return outcome
+
+
+def _existing_runs(
+    recipe: Recipe, grid: list[PlannedCell], options: BenchOptions
+) -> tuple[Path, list[Run], KeptResults | None, dict[int, Result]]:
+    """The directory of a recipe's runs, the runs, where results are kept, and the results that there are.
+
+    Raises ConfigError if a run has other settings.
+    """
+    scale = options.scale or recipe.scale
+    name = recipe.name if scale == recipe.scale else f"{recipe.name}-{scale}"
+    directory = options.out / (recipe.name if scale == "paper" else f"{recipe.name}-{scale}")
+    kept = None if options.keep is None else KeptResults(options.keep / f"{name}.jsonl")
+    runs = [Run(directory / cell.directory) for cell in grid]
+    existing = existing_results(grid, directory) | ({} if kept is None else kept.results(grid, runs))
+    return directory, runs, kept, existing
 
 
 def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles, command: str) -> None:
@@ -139,28 +190,36 @@ def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles,
     """
     if not names:
         raise ConfigError(f"a recipe is missing; give one of {', '.join(recipe_names())}, or a file ending in .toml")
-    recipes = [read_recipe(name) for name in names]
+    recipes = [read_recipe(name, options.data) for name in names]
     grids = [cells(recipe, folds=options.folds, scale=options.scale, given=options.settings) for recipe in recipes]
     files.check()
+    if options.keep is not None and not options.keep.is_dir():
+        raise ConfigError(f"{setting('keep')} {options.keep}: there is no such directory; create it")
     if options.dry_run:
         for recipe, grid in zip(recipes, grids, strict=True):
-            _print_estimate(recipe, estimate_grid(grid), options)
+            with loading_progress(quiet=options.quiet or options.as_json) as progress:
+                estimates = estimate_grid(grid, options.measure, progress)
+            _print_estimate(recipe, estimates, options)
         return
-    outcomes = []
+    if options.measure:
+        raise ConfigError(f"{setting('measure')} is for a dry run; give {setting('dry_run')}, too")
+    for recipe, grid in zip(recipes, grids, strict=True):  # what is wrong with the last one is said before the first
+        *_, existing = _existing_runs(recipe, grid, options)
+        load_datasets(cell for index, cell in enumerate(grid) if index not in existing)
+    outcomes: list[Outcome] = []
     with nullcontext() if options.resources is None else connected(options.resources) as workers:
         for recipe in recipes:
             outcomes.append(run_recipe(recipe, options, workers=workers))
             _print_outcome(outcomes[-1], options)
-    files.write(outcomes, command)
+            files.write(outcomes, command)
 
 
 def _print_outcome(outcome: Outcome, options: BenchOptions) -> None:
     if options.as_json:
         _print_json(outcome)
     elif not options.quiet:
-        console = Console()
         for table in outcome.tables:
-            print_table(table, console if console.is_terminal else Console(width=FILE_WIDTH))
+            print_table(table, plain_console(wide=True))
         print(f"runs: {outcome.runs[0].path.parent}", file=sys.stderr)
 
 
@@ -177,6 +236,8 @@ def _print_json(outcome: Outcome) -> None:
             "labels": result.labels,
             "test_error": result.test_error,
             "val_error": result.val_error,
+            "test_balanced_error": result.test_balanced_error,
+            "val_balanced_error": result.val_balanced_error,
             "diverged_at": result.diverged_at,
             "seconds": result.seconds,
         }
@@ -194,4 +255,15 @@ def _print_estimate(recipe: Recipe, estimates: list[Estimate], options: BenchOpt
         print(f"  {estimate}")
     runs, seconds = (sum(getattr(estimate, name) for estimate in estimates) for name in ("runs", "seconds"))
     parallel = f", or {duration(seconds / options.jobs)} with {options.jobs} at a time" if options.jobs > 1 else ""
-    print(f"  {runs} runs: about {duration(seconds)} of computing{parallel}, from steps measured on this machine")
+    print(f"  {runs} runs: about {duration(seconds)} of computing{parallel}, {_basis(estimates)}")
+    if seconds > LONG and scale == "paper":
+        small = cells(recipe, folds=options.folds, scale="small", given=options.settings)
+        needed = sum(estimate.seconds for estimate in estimate_grid(small))
+        print(f"  with {flag('scale')} small (smaller images and networks, fewer steps): about {duration(needed)}")
+
+
+def _basis(estimates: list[Estimate]) -> str:
+    """What an estimate is based on."""
+    if all(estimate.measured for estimate in estimates):
+        return "from steps measured on this machine"
+    return f"within a factor of two or so; {flag('measure')} measures the steps, which takes minutes"

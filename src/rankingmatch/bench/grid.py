@@ -1,20 +1,22 @@
 """Running a grid: one run after the other, or several at a time by workers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Protocol
 
-from rankingmatch.bench.recipe import Cell
+from rankingmatch.bench.baselines import FeatureCache, fit_to_result
+from rankingmatch.bench.recipe import PlannedCell
 from rankingmatch.bench.workers import RUN_AGAIN, Workers, train_to_result, worker_processes
 from rankingmatch.core.errors import ConfigError, Interrupted, RunError, setting
 from rankingmatch.core.signals import stop_requests
+from rankingmatch.data import Dataset
 from rankingmatch.runs.directory import Result, Run
-from rankingmatch.runs.display import loading_progress
-from rankingmatch.runs.job import load_dataset
+from rankingmatch.runs.job import load_dataset, split_dataset
+from rankingmatch.runs.loading import loading_progress
 
-__all__ = ["GridDisplay", "run_grid"]
+__all__ = ["GridDisplay", "existing_results", "load_datasets", "run_grid"]
 
 
 class GridDisplay(Protocol):
@@ -28,17 +30,25 @@ class GridDisplay(Protocol):
 
 
 def run_grid(
-    grid: list[Cell], out: Path, jobs: int, display: GridDisplay, workers: Workers | None = None
+    grid: list[PlannedCell],
+    out: Path,
+    jobs: int,
+    display: GridDisplay,
+    workers: Workers | None = None,
+    existing: dict[int, Result] | None = None,
 ) -> list[Result]:
     """The results of all runs of a grid: read if they exist, otherwise trained, from a checkpoint if there is one.
 
-    The workers train them if given, otherwise `jobs` processes. Mistakes in the settings or the data are reported
+    The workers train them if given, otherwise `jobs` processes. `existing` has the results of runs that are not to be
+    trained, by position; by default, those of finished runs in `out`. Mistakes in the settings or the data are reported
     before the first run starts.
     """
-    results = _existing_results(grid, out)
+    results = existing_results(grid, out) if existing is None else existing
     todo = {index: cell for index, cell in enumerate(grid) if index not in results}
-    _load_datasets(todo)
+    load_datasets(todo.values())
     with stop_requests() as stopped:
+        results = results | _fit_baselines(todo, out, display, stopped)
+        todo = {index: cell for index, cell in todo.items() if index not in results}
         measuring = any(cell.config.execution.measure_steps for cell in todo.values())
         if workers is not None:
             results |= _distribute(workers, todo, out, display, stopped)
@@ -52,7 +62,7 @@ def run_grid(
     return [results[index] for index in range(len(grid))]
 
 
-def _existing_results(grid: list[Cell], out: Path) -> dict[int, Result]:
+def existing_results(grid: list[PlannedCell], out: Path) -> dict[int, Result]:
     """The results of finished runs; raises ConfigError if a run directory has other settings than the grid."""
     results: dict[int, Result] = {}
     for index, cell in enumerate(grid):
@@ -65,15 +75,34 @@ def _existing_results(grid: list[Cell], out: Path) -> dict[int, Result]:
     return results
 
 
-def _load_datasets(todo: dict[int, Cell]) -> None:
-    """Download and decode each dataset once, not once in each process."""
-    loaded = set()
+def load_datasets(cells: Iterable[PlannedCell]) -> None:
+    """Download and decode each dataset once, not once in each process, and check that it has enough labels."""
+    loaded: dict[Hashable, Dataset] = {}
+    checked = set()
     with loading_progress() as progress:
-        for cell in todo.values():
-            key = (cell.config.dataset, cell.config.execution.data_dir, cell.config.data.image_size)
+        for cell in cells:
+            config = cell.config
+            key = (config.dataset, config.execution.data_dir, config.data.image_size, config.data.crop)
             if key not in loaded:
-                load_dataset(cell.plan, progress)
-                loaded.add(key)
+                loaded[key] = load_dataset(cell.plan, progress)
+            if (key, config.data) not in checked:
+                split_dataset(cell.plan, loaded[key])
+                checked.add((key, config.data))
+
+
+def _fit_baselines(
+    todo: dict[int, PlannedCell], out: Path, display: GridDisplay, stopped: Callable[[], bool]
+) -> dict[int, Result]:
+    """The results of the baselines, which take seconds and share their features: one after the other, here."""
+    results: dict[int, Result] = {}
+    features = FeatureCache()
+    for index, cell in todo.items():
+        if cell.baseline is not None:
+            if stopped():
+                raise Interrupted(RUN_AGAIN)
+            results[index] = fit_to_result(cell.baseline, Run(out / cell.directory), cell.plan, features)
+            display.finish(index, results[index])
+    return results
 
 
 def _updater(display: GridDisplay, index: int) -> Callable[[int], None]:
@@ -81,7 +110,7 @@ def _updater(display: GridDisplay, index: int) -> Callable[[int], None]:
 
 
 def _distribute(
-    workers: Workers, todo: dict[int, Cell], out: Path, display: GridDisplay, stopped: Callable[[], bool]
+    workers: Workers, todo: dict[int, PlannedCell], out: Path, display: GridDisplay, stopped: Callable[[], bool]
 ) -> dict[int, Result]:
     """The results of runs that workers train, several at a time; the first failure stops all."""
     results: dict[int, Result] = {}

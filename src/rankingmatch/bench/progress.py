@@ -5,12 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID
 
 from rankingmatch.bench.grid import GridDisplay
-from rankingmatch.bench.recipe import Cell
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.bench.recipe import PlannedCell
+from rankingmatch.core.terminal import TaskColumn, plain_console
+from rankingmatch.runs.directory import Result
 from rankingmatch.runs.display import duration
 
 SECONDS_BETWEEN_LINES = 60.0
@@ -19,7 +19,7 @@ SECONDS_BETWEEN_LINES = 60.0
 class Pace:
     """Estimates the remaining time; runs of the same row and dataset are assumed to be equally fast."""
 
-    def __init__(self, grid: list[Cell], finished: set[int], jobs: int) -> None:
+    def __init__(self, grid: list[PlannedCell], finished: set[int], jobs: int) -> None:
         self._kinds = [(cell.row.name, cell.column.dataset) for cell in grid]
         self._left = {index: cell.config.training.last_step for index, cell in enumerate(grid) if index not in finished}
         self._last: dict[int, tuple[float, int]] = {}  # of runs under way: when, and at which step
@@ -62,7 +62,7 @@ def summarize(result: Result) -> str:
 class GridLines:
     """Prints a line when a run ends, and one per minute while it is running."""
 
-    def __init__(self, grid: list[Cell], finished: set[int], jobs: int) -> None:
+    def __init__(self, grid: list[PlannedCell], finished: set[int], jobs: int) -> None:
         self._grid = grid
         self._done = len(finished)
         self._pace = Pace(grid, finished, jobs)
@@ -91,7 +91,7 @@ class GridLines:
 class GridBars:
     """Shows a progress bar for the grid and one for each current run."""
 
-    def __init__(self, grid: list[Cell], finished: set[int], jobs: int, progress: Progress) -> None:
+    def __init__(self, grid: list[PlannedCell], finished: set[int], jobs: int, progress: Progress) -> None:
         self._grid = grid
         self._pace = Pace(grid, finished, jobs)
         self._bars = progress
@@ -114,7 +114,7 @@ class GridBars:
         self._pace.finish(index)
         if index in self._tasks:
             self._bars.remove_task(self._tasks.pop(index))
-        self._bars.console.print(f"{self._grid[index].title}: {summarize(result)}", highlight=False)
+        self._bars.console.print(f"{self._grid[index].title}: {summarize(result)}")
         self._refresh(1)
 
     def _refresh(self, more: int) -> None:
@@ -135,14 +135,13 @@ class SilentGrid:
 
 
 @contextmanager
-def grid_display(grid: list[Cell], runs: list[Run], jobs: int, *, quiet: bool) -> Iterator[GridDisplay]:
+def grid_display(grid: list[PlannedCell], finished: set[int], jobs: int, *, quiet: bool) -> Iterator[GridDisplay]:
     """The display for where the output goes: nowhere, to a terminal, or to a log."""
-    finished = {index for index, run in enumerate(runs) if run.result() is not None}
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     if quiet or len(finished) == len(grid):
         yield SilentGrid()
     elif console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"))
+        columns = (TaskColumn(), BarColumn(), TaskColumn("{task.fields[status]}"))
         with Progress(*columns, console=console) as progress:
             yield GridBars(grid, finished, jobs, progress)
     else:

@@ -3,7 +3,7 @@
 A recipe is a short TOML file with everything that differs from the defaults:
 
     title = "CIFAR-10 and SVHN"
-    methods = ["supervised", "rankingmatch-bm"]     # one row of the table each
+    methods = ["supervised", "rankingmatch-bm"]     # one row of the table each; baselines.py has names, too
     folds = 5
     scale = "small"                                 # optional; else "paper"
 
@@ -34,8 +34,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from rankingmatch.bench.baselines import BASELINES, require_features
 from rankingmatch.bench.scale import SCALES, Scale, scaled
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.import_path import require_trusted
 from rankingmatch.data import Source, dataset_title, find_source
 from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve
 
@@ -62,7 +64,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: a method with options of its own."""
+    """A row of the table: a method, or a baseline, with options of its own."""
 
     name: str
     method: str
@@ -86,17 +88,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid."""
+    """One run of a grid: its row, its column and its fold."""
 
     row: Row
     column: Column
     fold: int
-    plan: Plan
 
     @property
-    def config(self) -> Config:
-        """The configuration of the run."""
-        return self.plan.config
+    def baseline(self) -> str | None:
+        """The name of the baseline; None for a run."""
+        return self.row.method if self.row.method in BASELINES else None
 
     @property
     def title(self) -> str:
@@ -110,7 +111,27 @@ class Cell:
         return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words if word is not None))
 
 
-def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mapping[str, Any]) -> list[Cell]:
+@dataclass(frozen=True)
+class PlannedCell(Cell):
+    """One run of a grid, ready to be trained."""
+
+    plan: Plan
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.plan.config
+
+
+def all_cells(recipe: Recipe, folds: int) -> Iterator[Cell]:
+    """The runs of a grid; folds are the outermost loop."""
+    for fold in range(folds):
+        for column in recipe.columns:
+            for row in recipe.rows:
+                yield Cell(row, column, fold)
+
+
+def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mapping[str, Any]) -> list[PlannedCell]:
     """The runs of a grid, all checked before the first one starts; folds are the outermost loop.
 
     `given` overrides the settings of the recipe and of the scale. Each folder is scanned once.
@@ -123,15 +144,11 @@ def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mappin
         folds = recipe.folds if chosen.folds is None else min(recipe.folds, chosen.folds)
     sources = {column.dataset: _source(recipe, column, given) for column in recipe.columns}
 
-    def plan(row: Row, column: Column, fold: int) -> Plan:
-        return _plan(_settings(recipe, row, column, fold), row.method, sources[column.dataset], chosen, given)
+    def planned(row: Row, column: Column, fold: int) -> PlannedCell:
+        settings = _settings(recipe, row, column, fold)
+        return PlannedCell(row, column, fold, _plan(settings, row.method, sources[column.dataset], chosen, given))
 
-    grid = [
-        Cell(row, column, fold, plan(row, column, fold))
-        for fold in range(folds)
-        for column in recipe.columns
-        for row in recipe.rows
-    ]
+    grid = [planned(cell.row, cell.column, cell.fold) for cell in all_cells(recipe, folds)]
     if len({cell.directory for cell in grid}) < len(grid):
         raise ConfigError(f"recipe '{recipe.name}' has runs with the same name; rename its rows")
     return grid
@@ -152,13 +169,17 @@ def _settings(recipe: Recipe, row: Row, column: Column, fold: int) -> dict[str, 
 
 
 def _plan(settings: dict[str, Any], method: str, source: Source, scale: Scale, given: Mapping[str, Any]) -> Plan:
-    """The plan of a run, with the settings of a recipe at a scale."""
+    """The plan of a run, with the settings of a recipe at a scale; of a baseline, that of the runs beside it."""
     check_settings({**settings, **given})
-    settings = scaled(scale, source, method, settings)
+    trained = "supervised" if method in BASELINES else method
+    settings = scaled(scale, source, trained, settings)
     for length, other in (("epochs", "steps"), ("steps", "epochs")):
         if given.get(length) is not None and given.get(other) is None:
             settings.pop(other, None)
-    return resolve(source.name, method, {**settings, **given}, source)
+    plan = resolve(source.name, trained, {**settings, **given}, source)
+    if method in BASELINES:
+        require_features(method, plan.config)
+    return plan
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -169,27 +190,39 @@ def recipe_names() -> list[str]:
     return sorted(Path(item.name).stem for item in RECIPES.iterdir() if item.name.endswith(".toml"))
 
 
-def read_recipe(name: str) -> Recipe:
-    """The recipe in a TOML file, or the included one of that name."""
+def read_recipe(name: str, data: str | None = None) -> Recipe:
+    """The recipe in a TOML file, or the included one of that name; `data` replaces its dataset."""
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
             raise ConfigError(f"recipe {path}: there is no such file")
         try:
-            return parse_recipe(path.stem, path.read_text(encoding="utf-8"))
+            recipe = parse_recipe(path.stem, path.read_text(encoding="utf-8"), data)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"recipe {path} cannot be read: {error}") from error
+        _require_trusted(recipe, path)
+        return recipe
     if name not in recipe_names():
         raise unknown_name("recipe", name, recipe_names(), " (or a file ending in .toml)")
-    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text(encoding="utf-8"))
+    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text(encoding="utf-8"), data)
 
 
-def parse_recipe(name: str, text: str) -> Recipe:
-    """A recipe from its TOML text."""
+def _require_trusted(recipe: Recipe, path: Path) -> None:
+    """Raise ConfigError if a recipe names code that the user neither trusts nor has given."""
+    parts: tuple[Recipe | Row | Column, ...] = (recipe, *recipe.rows, *recipe.columns)
+    networks = [part.settings.get("network") for part in parts]
+    for kind, names in (("method", [row.method for row in recipe.rows]), ("network", networks)):
+        for name in names:
+            if isinstance(name, str):
+                require_trusted(kind, name, path)
+
+
+def parse_recipe(name: str, text: str, data: str | None = None) -> Recipe:
+    """A recipe from its TOML text; `data` replaces its dataset."""
     try:
         values = tomllib.loads(text)
         rows = tuple(_rows(values.pop("methods", []), values.pop("rows", {})))
-        columns = tuple(_columns(values.pop("datasets", {})))
+        columns = tuple(_columns(_replaced(values.pop("datasets", {}), data)))
         _expect(bool(rows), "it has no methods and no [rows]")
         _expect(bool(columns), "it has no [datasets]")
         _expect(isinstance(values.get("title"), str) and values["title"] != "", "title must be a text")
@@ -223,11 +256,18 @@ def _rows(methods: Any, rows: Any) -> Iterator[Row]:
         yield Row(name, settings.pop("method"), settings)
 
 
+def _replaced(datasets: Any, data: str | None) -> Any:
+    """The tables of the datasets, with another name if there is only one."""
+    if data is None:
+        return datasets
+    _expect(isinstance(datasets, dict) and len(datasets) == 1, f"{setting('data')} needs a recipe with one dataset")
+    return {data: next(iter(datasets.values()))}
+
+
 def _columns(datasets: Any) -> Iterator[Column]:
     _expect(isinstance(datasets, dict), "datasets must be tables")
     for dataset, settings in datasets.items():
         _expect(isinstance(settings, dict), f"dataset '{dataset}' must be a table")
-        dataset_title(dataset)
         numbers = settings.pop("labels", [None])
         good = isinstance(numbers, list) and all(n is None or (type(n) is int and n > 0) for n in numbers)
         _expect(good and bool(numbers), f"labels of '{dataset}' must be a list of numbers above 0")

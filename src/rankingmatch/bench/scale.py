@@ -37,11 +37,14 @@ def scaled(scale: Scale, source: Source, method: str, settings: Mapping[str, Any
     """
     if scale.steps is None or scale.mu is None:
         return dict(settings)
+    own = find_method(method).preset
     result = {**settings, **scale.settings}
+    if "network" in own:  # a part of the method
+        result["network"] = own["network"]
     native = settings.get("image_size") or max(source.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
-    result["mu"] = min(scale.mu, settings.get("mu", find_method(method).preset.get("mu", scale.mu)))
+    result["mu"] = min(scale.mu, settings.get("mu", own.get("mu", scale.mu)))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
     steps = settings.get("steps", source.preset(settings.get("image_size")).get("steps"))
     result["steps"] = round(scale.steps * epochs / PAPER_EPOCHS) if steps is None else min(steps, scale.steps)

@@ -1,14 +1,15 @@
 """Tables as in the paper: mean ± standard deviation, the paper's figure next to ours, the best in bold."""
 
-import csv
-import io
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
+
+from rankingmatch.core.csv_files import csv_text, text_cell
 
 
 @dataclass(frozen=True)
@@ -136,14 +137,13 @@ CSV_HEAD = ("table", "quantity", "row", "column", "mean", "deviation", "values",
 
 def csv_rows(tables: list[Table]) -> str:
     """All tables as one CSV file, with a line for each row and column."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_HEAD)
+    rows: list[Iterable[str]] = [CSV_HEAD]
     for table in tables:
         for row in table.rows:
             for column, figure, paper in zip(table.head, row.figures, row.paper, strict=True):
                 figure = figure or Figure()
                 numbers = [" ".join(f"{value:.4f}" for value in figure.values), " ".join(map(str, figure.diverged))]
                 mean, deviation = ("" if x is None else f"{x:.4f}" for x in (figure.mean, figure.deviation))
-                writer.writerow([table.title, table.quantity, row.name, column, mean, deviation, *numbers, paper])
-    return text.getvalue()
+                names = map(text_cell, (table.title, table.quantity, row.name, column))
+                rows.append([*names, mean, deviation, *numbers, text_cell(paper)])
+    return csv_text(rows)

@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
-from rankingmatch.core.errors import DivergedError, Interrupted, RunError, setting
+from rankingmatch.core.errors import DivergedError, Interrupted, RunError, is_out_of_memory, setting
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.job import start, training_records
@@ -47,7 +45,9 @@ def train_to_result(path: Path, plan: Plan, stopped: Callable[[], bool], update:
         try:
             for record in training_records(start(run, plan), stopped):
                 update(record.step)
-        except torch.OutOfMemoryError as error:
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
             raise RunError(
                 f"{path}: out of memory; lower {setting('jobs')}, or use a smaller {setting('scale')}"
             ) from error

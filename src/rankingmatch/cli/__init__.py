@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shlex
 import sys
 import traceback
@@ -11,14 +12,20 @@ from typing import Any
 import click
 
 from rankingmatch import __version__
+from rankingmatch.cli.doctor import doctor
 from rankingmatch.cli.grids import bench
-from rankingmatch.cli.options import best_option, device_option, json_option
+from rankingmatch.cli.labeling import label
+from rankingmatch.cli.options import PathType, best_option, device_option, json_option, trust_option
 from rankingmatch.cli.predicting import predict
 from rankingmatch.cli.training import train
-from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, unknown_name
+from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, is_out_of_memory, unknown_name
+from rankingmatch.core.names import printable
 from rankingmatch.core.options import flag
+from rankingmatch.core.safe_path import forget_current_directory
+from rankingmatch.core.streams import prepare_streams, settle_output
 
 INTERRUPTED = 130
+BROKEN_PIPE = 1  # as click does it
 
 
 class LazyGroup(click.Group):
@@ -66,18 +73,22 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 @click.command(short_help="Evaluate a trained RUN on its test images, or on others.")
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PathType())
 @click.argument("data", required=False)
 @best_option
 @device_option
+@trust_option
 @json_option
 def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
     """Evaluate a trained RUN on its test images, or on those of DATA, a dataset or a folder."""
     from rankingmatch.cli.describe import print_evaluation
+    from rankingmatch.data import under_way
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.evaluate import evaluate_run
+    from rankingmatch.runs.loading import loading_progress
 
-    report = evaluate_run(Run(run), data, best=best, device=device)
+    with loading_progress(quiet=as_json) as progress, under_way(progress, "evaluating"):
+        report = evaluate_run(Run(run), data, best=best, device=device)
     if as_json:
         click.echo(json.dumps(report))
     else:
@@ -85,8 +96,8 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("run", type=PathType())
+@click.argument("file", type=PathType())
 @click.option(
     "--input",
     "values",
@@ -96,6 +107,7 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
 )
 @click.option("--logits", is_flag=True, help="Return logits instead of probabilities.")
 @best_option
+@trust_option
 @json_option
 def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json: bool) -> None:
     """Export the model of a trained RUN to an ONNX FILE.
@@ -103,23 +115,24 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     It includes normalization and softmax, and takes batches of any size. Before it is written, its outputs in ONNX
     Runtime are compared with PyTorch. RUN may also be the safetensors file of a model.
     """
+    from rankingmatch.data import under_way
     from rankingmatch.runs.export import export_run
+    from rankingmatch.runs.loading import loading_progress
 
-    exported = export_run(run, file, values=values, logits=logits, best=best)
+    with loading_progress(quiet=as_json) as progress, under_way(progress, "exporting and comparing"):
+        exported = export_run(run, file, values=values, logits=logits, best=best)
     click.echo(json.dumps(exported.to_json()) if as_json else str(exported))
 
 
 @click.command(short_help="Write a report page of one RUN, or of several side by side.")
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="RUN…")
+@click.argument("runs", nargs=-1, type=PathType(), metavar="RUN…")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PathType(),
     metavar="FILE",
     help="Output file. [RUN/report.html; for several runs, report.html]",
 )
-@click.option(
-    "--figures", type=click.Path(path_type=Path), metavar="DIR", help="Also write each figure as PNG and SVG."
-)
+@click.option("--figures", type=PathType(), metavar="DIR", help="Also write each figure as PNG and SVG.")
 @click.option(
     "--audit",
     "audited",
@@ -127,15 +140,21 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     default=10_000,
     help="Number of unlabeled images to look at, at most. [10000]",
 )
+@click.option(
+    "--points",
+    type=click.IntRange(min=10),
+    help="Points of a map of images, at most; t-SNE of many takes long. [2000; fewer for several runs]",
+)
 @device_option
+@trust_option
 @json_option
-def report(
-    runs: tuple[Path, ...], out: Path | None, figures: Path | None, audited: int, device: str | None, as_json: bool
-) -> None:
+def report(runs: tuple[Path, ...], out: Path | None, as_json: bool, **options: Any) -> None:
     """Write a report page of one RUN, or of several side by side, that opens in any browser, also offline."""
     from rankingmatch.runs.inspect import write_report
+    from rankingmatch.runs.loading import loading_progress
 
-    page = write_report(runs, out, figures=figures, device=device, audited=audited)
+    with loading_progress(quiet=as_json) as progress:
+        page = write_report(runs, out, **options, progress=progress)
     if as_json:
         click.echo(json.dumps({"report": str(page), "bytes": page.stat().st_size}))
     else:
@@ -160,34 +179,89 @@ def datasets(as_json: bool) -> None:
     print_rows(dataset_rows(), as_json)
 
 
-for _command in (train, evaluate, predict, export, report, methods, datasets, bench):  # in the order of `--help`
+# In the order of `--help`.
+for _command in (label, train, evaluate, predict, export, report, methods, datasets, bench, doctor):
     cli.add_command(_command)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: a user's mistake gives one line on stderr and exit code 2, not a traceback."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    prepare_streams()
+    _prepare_log()
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
-        sys.path.append(str(Path.cwd()))  # for methods and networks by import path, after everything installed
+        forget_current_directory()
         cli.main(args=[word for word in given if word != "--debug"], prog_name="rankingmatch", standalone_mode=False)
+        sys.stdout.flush()  # here, where a full disk is an error like any other
     except click.exceptions.Exit as leave:
         raise SystemExit(leave.exit_code) from None
     except (Interrupted, click.Abort) as stop:
         click.echo(_message(stop) or "stopped", err=True)
         raise SystemExit(INTERRUPTED) from None
-    except (RankingMatchError, click.ClickException, OSError) as error:
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        settle_output()
+        raise SystemExit(BROKEN_PIPE) from None
+    except (RankingMatchError, click.ClickException, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+            raise
         if debug:
             traceback.print_exc()
-        click.echo(f"error: {' '.join(_message(error).splitlines())}", err=True)
+        settle_output()
+        text = " ".join([*_message(error).splitlines(), *_lost_directory()])
+        click.echo(f"error: {printable(text)}", err=True)
         raise SystemExit(1 if isinstance(error, DivergedError) else 2) from None
+
+
+def _prepare_log() -> None:
+    """Show warnings on standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+class _OneLine(logging.Formatter):
+    """A message on one line, whatever the names in it contain."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a name of Python's
+        return printable(super().formatMessage(record))
 
 
 def _message(error: Exception) -> str:
     """The text of an error, with options spelled as flags and the command that resumes the run."""
+    if isinstance(error, OSError):
+        return _os_message(error)
     if not isinstance(error, RankingMatchError):
+        if is_out_of_memory(error):
+            return "the memory is exhausted; lower --batch-size or --image-size, or close other programs"
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
     text = error.spelled(lambda name: "DATA" if name == "data" else flag(name))
     path = getattr(error, "resumable", None)
-    return text if path is None else f"{text}; to resume: rankingmatch train --resume --out {shlex.quote(str(path))}"
+    return text if path is None else f"{text}; to resume: {_resume_command(path)}"
+
+
+def _lost_directory() -> list[str]:
+    """A hint if the current directory is gone, so that relative paths lead nowhere."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError:
+        return ["(the current directory no longer exists or cannot be read: change to another one)"]
+    return []
+
+
+def _os_message(error: OSError) -> str:
+    """What the system says, with the file."""
+    files = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join([" → ".join(files), error.strerror or str(error)]) if files else error.strerror or str(error)
+
+
+def _resume_command(path: Path) -> str:
+    """The command that resumes a run; it trusts import paths that the user has given for this run."""
+    from rankingmatch.runs.directory import Run
+
+    try:
+        names_code = bool(Run(path).config().import_paths())
+    except RankingMatchError:  # not a run yet, or one that is not trusted
+        names_code = False
+    words = ["rankingmatch", "train", "--resume", "--out", str(path), *(["--trust"] if names_code else [])]
+    return shlex.join(words)

@@ -1,5 +1,6 @@
 """`rankingmatch bench`: grids of runs, on this machine or on a cluster."""
 
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankingmatch.cli.options import json_option
+from rankingmatch.cli.labeling_bench import bench_labeling
+from rankingmatch.cli.options import PathType, json_option, on_option, ray_address_option, trust_option
 from rankingmatch.core.errors import ConfigError, unknown_name
 from rankingmatch.core.options import flag
 
@@ -15,31 +17,52 @@ if TYPE_CHECKING:
     from rankingmatch.bench.cluster import Resources
 
 
-@click.command()
+class BenchCommand(click.Command):
+    """A command for recipes, and for benchmarks with options of their own, which have names like recipes."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context of the benchmark that the first argument names, or else of the recipes."""
+        if args and args[0] in BENCHMARKS:
+            return BENCHMARKS[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+BENCHMARKS = {"labeling": bench_labeling}
+
+
+@click.command(cls=BenchCommand)
 @click.argument("recipes", nargs=-1)
 @click.option("--scale", metavar="NAME", help="tiny, small or paper; by default the recipe's, usually paper.")
 @click.option("--folds", type=click.IntRange(min=1), help="Number of seeds, starting at 0; by default the recipe's.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Number of runs at a time. [1]")
-@click.option(
-    "--on",
-    type=click.Choice(["here", "ray"]),
-    default="here",
-    help="Where to run: in processes on this machine, or on a Ray cluster. [here]",
-)
-@click.option("--ray-address", metavar="ADDRESS", help="With --on ray: address of the cluster. [this machine only]")
+@on_option("Where to run: in processes on this machine, or on a Ray cluster.")
+@ray_address_option
 @click.option("--cpus-per-run", type=click.IntRange(min=1), help="With --on ray: CPUs per run. [1]")
 @click.option("--gpus-per-run", type=click.FloatRange(min=0), help="With --on ray: GPUs per run, or a fraction. [0]")
 @click.option("--dry-run", is_flag=True, help="Only show what would be run, and how long it would take.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/bench"), help="Directory. [runs/bench]")
-@click.option("--markdown", type=click.Path(path_type=Path), help="Also write the tables to this file.")
-@click.option("--csv", type=click.Path(path_type=Path), help="Also write the figures, fold by fold, to this file.")
-@click.option("--latex", type=click.Path(path_type=Path), help="Also write the tables as LaTeX to this file.")
+@click.option("--measure", is_flag=True, help="With --dry-run: measure steps on this machine, which takes minutes.")
+@click.option("--out", type=PathType(), default=Path("runs/bench"), help="Directory. [runs/bench]")
 @click.option(
-    "--figures", type=click.Path(path_type=Path), help="Also draw curves of time and memory into this directory."
+    "--keep",
+    type=PathType(),
+    metavar="DIR",
+    help="Keep the results of finished runs in DIR, in one small file per recipe, and do not run these again.",
 )
+@click.option("--markdown", type=PathType(), help="Also write the tables to this file.")
+@click.option("--csv", type=PathType(), help="Also write the figures, fold by fold, to this file.")
+@click.option("--latex", type=PathType(), help="Also write the tables as LaTeX to this file.")
+@click.option(
+    "--figures",
+    type=PathType(),
+    help="Also draw errors against the number of labels, or time and memory, into this directory.",
+)
+@click.option("--data", metavar="FOLDER", help="Folder of images, or a dataset, instead of the one in the recipe.")
 @click.option("--data-dir", metavar="DIR", help="Directory of the datasets' files, or where they are downloaded to.")
 @click.option("--device", metavar="STR", help="Device: cpu, cuda, cuda:1, mps…")
 @click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="Any option of `train`, for all runs.")
+@trust_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Show neither progress nor tables.")
 def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> None:
@@ -47,7 +70,7 @@ def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> N
 
     RECIPES are names of included recipes (table1, table5, digits…), or TOML files. Finished runs are kept, and an
     interrupted one is resumed. On a cluster, all machines must see --out; a run whose machine is lost is resumed on
-    another one.
+    another one. `rankingmatch bench labeling` simulates labeling and has its own options.
     """
     from rankingmatch.bench import BenchOptions, OutputFiles, run_recipes
 
@@ -58,7 +81,7 @@ def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> N
     files = OutputFiles(**{name: options.pop(name) for name in ("markdown", "csv", "latex", "figures")})
     cluster = {name: options.pop(name) for name in ("on", "ray_address", "cpus_per_run", "gpus_per_run")}
     resources = _resources(options["jobs"], **cluster)
-    command = " ".join(["rankingmatch", *sys.argv[1:]])
+    command = shlex.join(["rankingmatch", *sys.argv[1:]])
     run_recipes(recipes, BenchOptions(settings=settings, resources=resources, **options), files, command)
 
 

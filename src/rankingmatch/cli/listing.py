@@ -4,22 +4,27 @@ import json
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Column, Table
 
+from rankingmatch.core.terminal import plain_console
 from rankingmatch.data import BENCHMARKS
 from rankingmatch.methods import METHODS, hyperparameters_of
 
+# `rankingmatch train --help` shows the hyperparameters; the other columns would make the table too wide.
+ONLY_IN_JSON = ("hyperparameters", "views", "pseudo-label", "ranking loss")
+
 
 def method_rows() -> list[dict[str, Any]]:
-    """The paper's comparison of methods (Table 6), for all methods."""
+    """The paper's comparison of methods (Table 6), for all methods, and when to choose them."""
     return [
         {
             "method": name,
+            "reference": entry.reference,
             "views": entry.augmentation,
             "pseudo-label": entry.post_processing,
             "ranking loss": entry.ranking_loss,
-            "note": ", ".join(filter(None, [entry.note, entry.reference])),
+            "note": entry.note,
+            "good for": entry.good_for,
             "hyperparameters": {option.name: option.default for option in hyperparameters_of(name)},
         }
         for name, entry in METHODS.items()
@@ -39,12 +44,11 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
         return
-    # `rankingmatch train --help` shows the hyperparameters.
-    first, *columns = (name for name in rows[0] if name != "hyperparameters")
+    first, *columns = (name for name in rows[0] if name not in ONLY_IN_JSON)
     table = Table(Column(first, no_wrap=True), *columns, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         table.add_row(row[first], *(_cell(row[name]) for name in columns))
-    Console().print(table)
+    plain_console().print(table)
 
 
 def _cell(value: Any) -> str:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from rankingmatch.cli.options import json_option
+from rankingmatch.cli.options import PathType, json_option, trust_option
 from rankingmatch.core.errors import ConfigError, DivergedError
+from rankingmatch.core.names import printable
 
 if TYPE_CHECKING:
+    from rankingmatch.data import Progress
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.job import Job
 
@@ -40,11 +42,18 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PathType(),
     metavar="RUN",
     help="Run directory. [runs/DATA-LABELS-METHOD-SEED]",
 )
 @click.option("--resume", is_flag=True, help="Continue RUN from its last checkpoint; start it if it does not exist.")
+@click.option(
+    "--minutes",
+    type=float,
+    metavar="N",
+    help="Time for everything: train for as many steps as fit into it on this machine.",
+)
+@trust_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Show no progress and no summary; with --json, only the result.")
 @click.option("--report/--no-report", default=True, help="Write RUN/report.html at the end. [on]")
@@ -53,6 +62,7 @@ def train(
     method: str | None,
     out: Path | None,
     resume: bool,
+    minutes: float | None,
     as_json: bool,
     quiet: bool,
     report: bool,
@@ -64,6 +74,8 @@ def train(
     datasets`), and those of a folder depend on its images; flags override them.
     """
     from rankingmatch.core.distributed import from_first_process, is_first, process_group
+    from rankingmatch.data import under_way
+    from rankingmatch.runs.loading import loading_progress
     from rankingmatch.runs.train import Request, prepare
 
     if data is None and not (resume and out):
@@ -71,39 +83,41 @@ def train(
         missing = "--out with the run directory" if resume else "a dataset's name or a folder of images"
         raise ConfigError(f"give {missing}, for example: rankingmatch {example}")
     given = {name: value for name, value in settings.items() if value is not None}
-    with process_group():
-        run, plan = prepare(Request(data, method, out, resume, given))
-        if from_first_process(lambda: run.result() is None):
-            _train(run, plan, report, as_json, quiet or not is_first())
+    with process_group(), loading_progress(json_lines=as_json, quiet=quiet or not is_first()) as progress:
+        with under_way(progress, f"looking through {printable(data or str(out))}"):
+            run, plan = prepare(Request(data, method, out, resume, minutes, given))
+        if from_first_process(lambda: not run.is_finished()):
+            _train(run, plan, report, as_json, quiet or not is_first(), progress)
         if is_first():
             _print_result(run, as_json, quiet)
 
 
-def _train(run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool) -> None:
+def _train(run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool, progress: "Progress") -> None:
     from rankingmatch.cli.describe import describe_plan
-    from rankingmatch.runs.display import choose_display, loading_progress
+    from rankingmatch.runs.display import choose_display
     from rankingmatch.runs.train import train_run
 
     silent = as_json or quiet
     if not silent and (text := describe_plan(plan)):
         click.echo(text, err=True)
-    with loading_progress(quiet=silent) as progress:
-        train_run(
-            run,
-            plan,
-            choose_display(json_lines=as_json, quiet=quiet),
-            report=report,
-            progress=progress,
-            before=(lambda job: None) if silent else _print_estimate,
-        )
+    train_run(
+        run,
+        plan,
+        choose_display(json_lines=as_json, quiet=quiet),
+        report=report,
+        progress=progress,
+        before=(lambda job: None) if silent else (lambda job: _print_estimate(job, progress)),
+    )
 
 
-def _print_estimate(job: "Job") -> None:
+def _print_estimate(job: "Job", progress: "Progress") -> None:
     """Print how long a new run will take."""
+    from rankingmatch.data import under_way
     from rankingmatch.runs.display import duration
     from rankingmatch.runs.estimate import estimate_run
 
-    seconds = None if job.state.step else estimate_run(job.plan)
+    with under_way(progress, "estimating the time with a few trial steps"):
+        seconds = None if job.state.step else estimate_run(job.plan)
     if seconds is not None:
         large = min(job.split.images.shape[1:3]) > PREVIEW_SIDE
         hint = f"; for a quick, less accurate preview, use --image-size {PREVIEW_SIDE}"
@@ -115,7 +129,7 @@ def _print_estimate(job: "Job") -> None:
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
     from rankingmatch.cli.describe import describe_result
-    from rankingmatch.runs.display import print_event
+    from rankingmatch.runs.events import print_event
 
     result = run.result()
     assert result is not None

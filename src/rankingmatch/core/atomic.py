@@ -1,11 +1,34 @@
-"""Writing files so that a crash, a full disk or another process never leaves one half-written."""
+"""Writing files so that a crash, a full disk or another process never leaves one half-written.
+
+A file is first written under a name that nobody can guess and that did not exist, and then renamed. So a link that
+someone has put into the directory is never followed: it is replaced.
+"""
 
 import json
 import os
+import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from rankingmatch.core.names import to_utf8
+
+__all__ = [
+    "create_directory_beside",
+    "open_for_appending",
+    "opened_atomically",
+    "opened_output",
+    "unused_path",
+    "write_atomically",
+    "write_json",
+    "write_output",
+]
+
+LONGEST_STEM = 200  # bytes: a name has at most 255, and gets a number and an ending
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -16,10 +39,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def opened_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write piece by piece; it appears under its name when the block ends without an error."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    """A file to write in parts; it appears under its name when the block ends without an error."""
+    temporary = temporary_name(path)
     try:
-        with temporary.open("wb") as file:
+        with os.fdopen(os.open(temporary, _NEW, 0o666), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -34,6 +57,79 @@ def opened_atomically(path: Path) -> Iterator[IO[bytes]]:
         os.close(directory)
 
 
+def temporary_name(path: Path) -> Path:
+    """A name beside a path that nobody can guess."""
+    return path.with_name(f"{path.name[:180]}.{secrets.token_hex(8)}.tmp")
+
+
+def create_directory_beside(path: Path) -> Path:
+    """Create a new directory beside a path, to be renamed to it when it is complete."""
+    directory = path.with_name(f".{temporary_name(path).name}")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir()
+    return directory
+
+
 def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     """Write a JSON object atomically."""
-    write_atomically(path, (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode())
+    write_atomically(path, to_utf8(json.dumps(value, indent=indent, ensure_ascii=False) + "\n"))
+
+
+def open_for_appending(path: Path) -> IO[str]:
+    """A regular file to append text to, created if there is none; a link is not followed."""
+    descriptor = os.open(path, _APPEND | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return os.fdopen(descriptor, "a")
+
+
+# --- files that the user names -------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened_output(path: Path) -> Iterator[IO[bytes]]:
+    """A file that the user has named, to write in parts.
+
+    Links are followed, and a device or named pipe, such as /dev/stdout, is written to as it is. Any other file appears
+    when it is complete.
+    """
+    target = Path(os.path.realpath(path))
+    if not _is_special(path):
+        with opened_atomically(target) as file:
+            yield file
+        return
+    # Not `target`: the path of a pipe that /dev/stdout stands for cannot be opened.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)), "wb") as file:
+        yield file
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path is that of a device, named pipe or socket."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # there is no such file yet
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _is_own_stream(path)
+
+
+def _is_own_stream(path: Path) -> bool:
+    """Whether a path stands for an open file of this process, such as /dev/stdout when that is a regular file."""
+    real = os.path.realpath(path.parent)
+    return (real.startswith("/proc/") and real.endswith("/fd")) or str(path) in ("/dev/stdout", "/dev/stderr")
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that the user has named, as `opened_output` does."""
+    with opened_output(path) as file:
+        file.write(content)
+
+
+def unused_path(path: Path) -> Path:
+    """The path, or one with a number added if it exists."""
+    number, unused = 1, path
+    stem = os.fsdecode(os.fsencode(path.stem)[:LONGEST_STEM])
+    while os.path.lexists(unused):
+        number += 1
+        unused = path.with_name(f"{stem}-{number}{path.suffix}")
+    return unused

@@ -1,11 +1,13 @@
-"""Which device to compute on."""
+"""Which device to compute on, and in which precision."""
+
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
 from rankingmatch.core.distributed import own_device
 from rankingmatch.core.errors import ConfigError, first_line, setting
 
-__all__ = ["find_device"]
+__all__ = ["autocast", "find_device", "full_precision"]
 
 
 def find_device(name: str) -> torch.device:
@@ -21,3 +23,17 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError(f"{setting('device')} {name} cannot be used here ({first_line(error)})") from error
     return own_device(device)
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[None]:
+    """Context manager: matrix products and convolutions on this device in `dtype`; float32 changes nothing."""
+    if dtype == torch.float32 or not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, dtype)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Context manager: no autocast, since distances and similarities need more digits than bfloat16 has."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)

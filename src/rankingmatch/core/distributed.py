@@ -239,6 +239,53 @@ class _Scatter(torch.autograd.Function):
         return _all_rows(gradients[0] / world_size(), ctx.total)
 
 
+# --- sums ---------------------------------------------------------------------------------------------------
+
+
+def shared(whole: Tensor) -> Tensor:
+    """A tensor that is the same on all processes, each of which computes a part of a sum from it, with gradient."""
+    if world_size() == 1:
+        return whole
+    same: Tensor = _Share.apply(whole)  # type: ignore[no-untyped-call]
+    return same
+
+
+def summed(part: Tensor) -> Tensor:
+    """The sum of the parts of all processes: the same on all of them, with gradient."""
+    if world_size() == 1:
+        return part
+    total: Tensor = _Sum.apply(part)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _Share(torch.autograd.Function):
+    """Unchanged. The gradient is the sum of those of all parts."""
+
+    @staticmethod
+    def forward(ctx: Any, whole: Tensor) -> Tensor:
+        return whole.view_as(whole)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+
+class _Sum(torch.autograd.Function):
+    """Parts → their sum. Each part has the gradient of the sum, which is the same on all processes."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor) -> Tensor:
+        total = part.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
 # --- models -------------------------------------------------------------------------------------------------
 
 

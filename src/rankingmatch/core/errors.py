@@ -5,6 +5,7 @@ and an interface that spells options another way (`--learning-rate`) uses `Ranki
 """
 
 import difflib
+import errno
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -97,6 +98,23 @@ class Interrupted(RankingMatchError):  # noqa: N818
     def __init__(self, message: str = "stopped", *, resumable: Path | None = None) -> None:
         super().__init__(message)
         self.resumable = resumable
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the memory of the CPU or of an accelerator is exhausted.
+
+    Torch has an error of its own for accelerators, and a RuntimeError with this text for the CPU.
+    """
+    own = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return own or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
+
+
+def writing_remedy(error: OSError, place: str = "it") -> str:
+    """What to do when a file or directory cannot be written."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"make {place} writable"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return "free some space there" if full else f"check {place}"
 
 
 def first_line(error: BaseException) -> str:

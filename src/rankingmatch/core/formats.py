@@ -14,11 +14,11 @@ __all__ = ["FORMATS", "check_format"]
 
 FORMATS = {
     "config": 2,  # 2: `licence` became `license`
-    "split": 1,
+    "split": 2,  # 2: the unlabeled images, if some are left out
     "metrics": 1,  # each line of metrics.jsonl, and each event that a command prints as JSON
-    "result": 1,
-    "checkpoint": 2,  # 2: the rates of CTAugment are stored by the name of the operation
-    "model": 2,  # 2: whether images are cropped or squeezed to the shape
+    "result": 2,  # 2: balanced errors, and the recall of each class
+    "checkpoint": 3,  # 2: CTAugment's rates by the name of the operation; 3: learned labels as a module of the method
+    "model": 3,  # 2: whether images are cropped or squeezed to the shape; 3: how files are read
 }
 
 

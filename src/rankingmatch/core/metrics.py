@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["calibration_error", "confusion_matrix", "error_rate"]
+__all__ = ["balanced_error_rate", "calibration_error", "class_recalls", "confusion_matrix", "error_rate"]
 
 
 def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
@@ -20,7 +20,7 @@ def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, classes: int) -> 
     ndarray
         Counts (classes, classes): row = true class, column = predicted class.
     """
-    counts = np.bincount(truth * classes + predicted, minlength=classes * classes)
+    counts = np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes)
 
 
@@ -38,6 +38,40 @@ def error_rate(confusion: np.ndarray) -> float:
         The error rate in percent.
     """
     return 100.0 * (1.0 - float(np.trace(confusion)) / float(confusion.sum()))
+
+
+def class_recalls(confusion: np.ndarray) -> list[float | None]:
+    """Recall of each class: the percentage of its images that are predicted as it.
+
+    Parameters
+    ----------
+    confusion : ndarray
+        The confusion matrix (classes, classes).
+
+    Returns
+    -------
+    list of float or None
+        Percentages; None for a class without images.
+    """
+    counts = zip(np.diag(confusion).tolist(), confusion.sum(1).tolist(), strict=True)
+    return [100.0 * right / images if images else None for right, images in counts]
+
+
+def balanced_error_rate(confusion: np.ndarray) -> float:
+    """Mean over the classes of the percentage of their images that are predicted as another class.
+
+    Parameters
+    ----------
+    confusion : ndarray
+        The confusion matrix (classes, classes); classes without images are left out.
+
+    Returns
+    -------
+    float
+        The balanced error rate in percent.
+    """
+    recalls = [recall for recall in class_recalls(confusion) if recall is not None]
+    return 100.0 - sum(recalls) / len(recalls)
 
 
 def calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 15) -> float:

@@ -5,14 +5,13 @@ flags, recipes and `config.json` name them, and `validate` checks them wherever 
 """
 
 import dataclasses
-import importlib
 import math
-import sys
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.import_path import import_object as import_object
 
 Kind = Literal["learning", "source", "labels", "execution", "run"]
 
@@ -112,6 +111,10 @@ def check(option: Option, value: Any) -> None:
         return
     if not _has_type(value, option.type):
         raise ConfigError(f"{setting(option.name)} is {value!r}; it must be of type {option.type.__name__}")
+    if type(value) is int and abs(value) >= 2**63:  # files with larger numbers are refused when they are read
+        raise ConfigError(f"{setting(option.name)} is {value}; it must be below 2^63")
+    if option.path and not value:
+        raise ConfigError(f"{setting(option.name)} is empty; give a path, or remove the option")
     if option.choices and value not in option.choices:
         raise unknown_name(f"value for {setting(option.name)}", value, option.choices)
     if option.interval and not _inside(value, option.interval):
@@ -129,20 +132,3 @@ def _inside(value: float, interval: str) -> bool:
     above = value >= low if interval[0] == "[" else value > low
     below = value <= high if interval[-1] == "]" else value < high
     return not math.isnan(value) and above and below
-
-
-def import_object(kind: str, path: str) -> Any:
-    """The object that `package.module:name` refers to; ConfigError if it cannot be imported."""
-    module, _, name = path.partition(":")
-    if module.partition(".")[0] in sys.stdlib_module_names:  # a file from a stranger may contain "os:_exit"
-        raise ConfigError(
-            f"{kind} '{path}' is part of Python's standard library; use a module of your own or of a package"
-        )
-    try:
-        return getattr(importlib.import_module(module), name)
-    except Exception as error:  # a module may raise anything while it is imported
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(
-            f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run from a directory where "
-            "it can be found, or set PYTHONPATH"
-        ) from error

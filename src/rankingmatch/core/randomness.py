@@ -23,6 +23,9 @@ class Purpose(IntEnum):
     NETWORK = 7
     PROBES = 8
     BANK = 9
+    SELECTION = 10
+    AUDIT = 11
+    ANCHORS = 12
 
 
 def numpy_generator(seed: int, purpose: Purpose, *position: int) -> np.random.Generator:

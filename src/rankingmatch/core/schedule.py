@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-__all__ = ["Annealing", "batchnorm_momentum", "cosine", "ema_decay", "linear_ramp", "tsa_threshold"]
+__all__ = ["Annealing", "cosine", "ema_decay", "linear_ramp", "statistics_momentum", "tsa_threshold"]
 
 Annealing = Literal["none", "linear", "exp", "log"]
 
@@ -44,8 +44,10 @@ def ema_decay(decay: float, step: int) -> float:
     return min(decay, (1 + step) / (10 + step))
 
 
-def batchnorm_momentum(steps: int) -> float:
-    """BatchNorm momentum whose running statistics cover the same fraction of training whatever its length.
+def statistics_momentum(steps: int) -> float:
+    """Weight of a new batch in running statistics that cover the same fraction of training whatever its length.
+
+    It is the momentum of BatchNorm layers, and 1 - decay of the moving averages of a method.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from rankingmatch.data.decode import decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
 from rankingmatch.data.image_folder import ImageFolder
 from rankingmatch.data.names import first_few, printable
-from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data.progress import Progress, no_progress, under_way
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
 from rankingmatch.data.settings import DataSettings
 from rankingmatch.data.sources import Source, dataset_title, find_source, is_benchmark
@@ -39,4 +39,5 @@ __all__ = [
     "printable",
     "rows_of_step",
     "rows_to_json",
+    "under_way",
 ]

@@ -1,5 +1,6 @@
 """Images and labels given as arrays, checked and converted: uint8 images, class indices, -1 = unlabeled."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def label_array(y: Any) -> np.ndarray:
 
 def _check_labels(values: np.ndarray) -> None:
     strings = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "UO" else set()
-    for marker in ("nan", "-1"):
+    for marker in (*_MISSING, "-1"):
         if marker in strings:
             raise InputError(
                 f"y has the string '{marker}', which NumPy makes of {marker} among strings; use '' for unlabeled rows"
@@ -122,7 +123,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def white_of(images: np.ndarray) -> float:
-    """Return the value of white: 1 for floats up to 1, else 255.
+    """Return the value of white: 1 for truth values, and for numbers up to 1; else 255.
 
     Parameters
     ----------
@@ -134,7 +135,9 @@ def white_of(images: np.ndarray) -> float:
     float
         1 or 255.
     """
-    return 1.0 if images.dtype.kind == "f" and images.size and images.max() <= 1 else 255.0
+    if images.dtype.kind == "f":
+        return 1.0 if images.size and images.max() <= 1 else 255.0
+    return 1.0 if images.dtype.kind == "b" or (images.size and images.max() == 1) else 255.0
 
 
 def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
@@ -185,9 +188,9 @@ def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
     Parameters
     ----------
     values
-        Images of any shape, from 0 (black) to `white`; integers are always in 0…255.
+        Images of any shape, from 0 (black) to `white`; integers above 1 are always in 0…255.
     white
-        The value of white in floats: 1 or 255.
+        The value of white, as `white_of` found it for the images of `fit`: 1 or 255.
     name
         The name of the argument, for messages.
 
@@ -201,10 +204,18 @@ def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
     InputError
         If values are not between black and white.
     """
-    if values.dtype == np.uint8:
-        return values
     if values.dtype.kind == "b":
         return values.astype(np.uint8) * 255
+    if values.dtype.kind in "iu" and values.max() == 1 and values.min() == 0:
+        if white == 1:
+            return values.astype(np.uint8) * 255
+        warnings.warn(
+            f"{name} has only the integers 0 and 1, but in fit white was 255: these images are almost black; if 1 is "
+            f"white, multiply {name} by 255",
+            stacklevel=4,
+        )
+    if values.dtype == np.uint8:
+        return values
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError(f"Input {name} contains NaN or infinity; images must have values from black to white")
     low, high = values.min(), values.max()
@@ -216,6 +227,6 @@ def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
         )
     if values.dtype.kind != "f":
         return values.astype(np.uint8)
-    if white == 255 and high <= 1 and (values != np.rint(values)).any():
+    if white == 255 and 0 < high <= 1:
         raise InputError(f"{name} has floats in 0…1, but in fit they were in 0…255; multiply {name} by 255")
     return np.rint(values * (255 / white)).astype(np.uint8)

@@ -1,6 +1,7 @@
 """Banks: the outputs of the frozen part of a network for precomputed views of every image, in memory-mapped files."""
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ import torch
 from torch import Tensor
 
 from rankingmatch.core.atomic import opened_atomically
-from rankingmatch.core.errors import DataError
+from rankingmatch.core.errors import DataError, first_line, writing_remedy
 from rankingmatch.data.progress import Progress, no_progress
 
-__all__ = ["Bank", "BankFile", "bank_directory", "bank_key", "read_bank"]
+__all__ = ["Bank", "BankFile", "bank_directory", "bank_key", "delete_old_banks", "read_bank"]
+
+log = logging.getLogger(__name__)
 
 KEPT = 12  # banks in the cache, with those of evaluated images; the least recently used are deleted
 
@@ -83,18 +86,29 @@ def read_bank(directory: Path, files: list[BankFile], progress: Progress = no_pr
     try:
         directory.mkdir(parents=True, exist_ok=True)
         directory.touch()  # it was used now
-        _delete_old(directory)
+        delete_old_banks(directory)
         for file in files:
             path = directory / f"{file.name}.npy"
-            if path.exists():
+            if _is_intact(path, file.count):
                 done += file.count
             else:
                 done = _write(path, file, progress, done, total)
         return {file.name: _map(directory / f"{file.name}.npy", file.count) for file in files}
     except OSError as error:
-        raise DataError(f"{directory} cannot be written ({error.strerror or error}); free some space there") from error
+        reason = error.strerror or error
+        raise DataError(f"{directory} cannot be written ({reason}); {writing_remedy(error)}") from error
+
+
+def _is_intact(path: Path, count: int) -> bool:
+    """Whether a file can be used; a damaged one is reported, and computed again."""
+    if not path.exists():
+        return False
+    try:
+        _map(path, count)
     except (EOFError, ValueError) as error:
-        raise DataError(f"{directory} is damaged ({error}); delete it, and it is computed again") from error
+        log.warning("%s is damaged (%s); it is computed again", path, first_line(error))
+        return False
+    return True
 
 
 def _map(path: Path, count: int) -> np.ndarray:
@@ -122,8 +136,8 @@ def _header(shape: tuple[int, ...]) -> dict[str, object]:
     return {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float16)), "fortran_order": False, "shape": shape}
 
 
-def _delete_old(directory: Path) -> None:
-    """Delete all but the most recently used banks."""
+def delete_old_banks(directory: Path) -> None:
+    """Delete all but the most recently used banks; the one in `directory` is kept."""
     others = sorted((path for path in directory.parent.iterdir() if path != directory), key=lambda p: p.stat().st_mtime)
     for path in others[: max(0, len(others) - KEPT + 1)]:
         shutil.rmtree(path, ignore_errors=True)

@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import logging
+import math
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -13,14 +15,17 @@ import numpy as np
 import platformdirs
 
 from rankingmatch.core.atomic import write_json
-from rankingmatch.core.errors import DataError, require
+from rankingmatch.core.errors import DataError, first_line, require, writing_remedy
+from rankingmatch.core.reading import check_value, parse_json
 from rankingmatch.data.dataset import UNLABELED, Dataset, Images
 from rankingmatch.data.files import Distribution, FoundFiles, checksum, find_files, open_files
 from rankingmatch.data.formats import Chunk, DatasetStream
 from rankingmatch.data.progress import Progress
 from rankingmatch.data.resize import resize_images
 
-__all__ = ["FORMAT", "cache_directory", "load_cached", "read_cache", "read_metadata", "write_cache"]
+__all__ = ["FORMAT", "cache_directory", "load_cached", "read_or_write", "write_cache"]
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the cache, part of a directory's name: increase it if the format changes
 RESIZED_AT_ONCE = 1000  # images, so that a large dataset is never in memory as a whole
@@ -38,16 +43,16 @@ def load_cached(
     """Load a dataset from its original files: decoded and resized the first time, memory-mapped from then on."""
     found = find_files(name, distributions, data_dir, other_directories, progress)
     directory = cache_directory() / f"{name}-{_key(found)}-{FORMAT}"
-    if not (directory / "about.json").exists():
+
+    def decode() -> None:
         with open_files(found) as files:
             write_cache(directory, found.distribution.reader(files))
-    dataset = read_cache(directory)
+
+    dataset, _ = read_or_write(directory, decode)
     if image_size is None or dataset.train.images.shape[1:3] == (image_size, image_size):
         return dataset
     resized = directory.with_name(f"{directory.name}-{image_size}")
-    if not (resized / "about.json").exists():
-        write_cache(resized, _resized(dataset, image_size))
-    return read_cache(resized)
+    return read_or_write(resized, lambda: write_cache(resized, _resized(dataset, image_size)))[0]
 
 
 def cache_directory() -> Path:
@@ -72,7 +77,7 @@ def _key(found: FoundFiles) -> str:
     path = cache_directory() / "checksums.json"
     checksums: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        checksums = json.loads(path.read_text())
+        checksums = check_value("checksums", parse_json(path.read_bytes()), dict[str, str])
     key = json.dumps(stamp)
     if key not in checksums:
         checksums[key] = checksum(found)
@@ -88,7 +93,10 @@ def _write_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"the cache {directory} cannot be written ({error.strerror}); free some space there") from error
+        raise DataError(
+            f"the cache {directory} cannot be written ({error.strerror}); {writing_remedy(error)}, or choose another "
+            "directory with the environment variable XDG_CACHE_HOME"
+        ) from error
 
 
 def write_cache(directory: Path, stream: DatasetStream) -> None:
@@ -132,24 +140,39 @@ def _write_chunks(directory: Path, stream: DatasetStream) -> dict[str, tuple[int
     return shapes
 
 
-def read_metadata(directory: Path) -> dict[str, Any]:
-    """Read the classes, folds, shapes and notes of a cache."""
-    metadata: dict[str, Any] = json.loads((directory / "about.json").read_text())
-    return metadata
+def read_or_write(directory: Path, write: Callable[[], None]) -> tuple[Dataset, dict[str, Any]]:
+    """The dataset in a cache and the notes about it; the cache is written first if it is missing or damaged."""
+    if (directory / "about.json").exists():
+        try:
+            return _read_cache(directory)
+        except (OSError, ValueError, TypeError, KeyError, EOFError, RecursionError) as error:
+            log.warning("the cache %s is damaged (%s); the images are read again", directory, first_line(error))
+    with _write_errors(directory):
+        if directory.exists():
+            shutil.rmtree(directory)
+    write()
+    return _read_cache(directory)
 
 
-def read_cache(directory: Path) -> Dataset:
-    """Map a cache into memory."""
-    metadata = read_metadata(directory)
+def _read_cache(directory: Path) -> tuple[Dataset, dict[str, Any]]:
+    """Map a cache into memory; one of the errors above if a file is damaged or too short."""
+    metadata: dict[str, Any] = json.loads((directory / "about.json").read_bytes())
+    classes = tuple(metadata["classes"])
 
     def part(name: str) -> Images | None:
         if name not in metadata["shapes"]:
             return None
-        labels = np.load(directory / f"{name}-labels.npy")
+        labels = np.load(directory / f"{name}-labels.npy", mmap_mode="r")
         shape = (len(labels), *metadata["shapes"][name])
-        return Images(np.memmap(directory / f"{name}.u8", np.uint8, "r", shape=shape), labels)
+        path = directory / f"{name}.u8"
+        if labels.dtype != np.int64 or labels.max(initial=-1) >= len(classes) or labels.min(initial=-1) < UNLABELED:
+            raise ValueError(f"{name}-labels.npy has other values than labels")
+        if path.stat().st_size != math.prod(shape):
+            raise ValueError(f"{path.name} has {path.stat().st_size:,} bytes instead of {math.prod(shape):,}")
+        return Images(np.memmap(path, np.uint8, "r", shape=shape), labels)
 
     folds = tuple(np.array(fold, dtype=np.int64) for fold in metadata["folds"])
     train = part("train")
-    assert train is not None
-    return Dataset(tuple(metadata["classes"]), train, part("validation"), part("test"), folds)
+    if train is None:
+        raise ValueError("it has no training images")
+    return Dataset(classes, train, part("validation"), part("test"), folds), metadata

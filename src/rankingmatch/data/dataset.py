@@ -83,15 +83,15 @@ class Split:
     images
         All training images, (n, h, w, c) uint8.
     labels
-        (n,) int64; -1 where the label is hidden, unknown or held out.
+        (n,) integers of the smallest type; -1 where the label is hidden, unknown or held out.
     truth
-        (n,) int64, with the hidden labels. Only for measuring: no method ever gets it.
+        (n,), the same with the hidden labels. Only for measuring: no method ever gets it.
     labeled_rows
         The rows of the labeled images.
     drawn_rows
         The labeled rows as batches draw them: if balanced, those of rarer classes are repeated.
     unlabeled_rows
-        The rows of the images used without labels.
+        The rows of the images used without labels, int32 if there are fewer than 2^31.
     validation_rows
         The rows held out for validation.
     validation, test

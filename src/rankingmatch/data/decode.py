@@ -5,7 +5,10 @@ without cropping. Of an animation, the first frame is used; of 16-bit values, th
 """
 
 import contextlib
+import io
+import math
 import os
+import re
 import stat
 import struct
 from collections import deque
@@ -13,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import islice
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 __all__ = [
     "DecodedFiles",
@@ -24,17 +27,33 @@ __all__ = [
     "UnreadableError",
     "decode",
     "decode_files",
+    "files_at_once",
     "image_suffixes",
     "open_image",
+    "preprocessing",
     "read_header",
+    "view_image",
 ]
 
 # Image formats. The others that Pillow supports are documents, or are read by starting other programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+# Endings of images that Pillow does not read, and what to do with them.
+FOREIGN = {
+    *(".heic", ".heif", ".hif", ".jxl", ".svg", ".psd"),
+    *(".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".rw2", ".raf"),  # of cameras
+}
+CONVERT = "convert images of these formats to JPEG, for example with `magick mogrify -format jpg`"
+HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1")  # brands in its first bytes
 GRAY_MODES = ("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N")
+FILTER, REDUCING_GAP, DRAFT = Image.Resampling.LANCZOS, 3.0, 3
 MOST_PIXELS = 2**25  # of an image as it is decoded: with the copies made for resizing, less than a gigabyte
+MOST_PROGRESSIVE_PIXELS = 2**26  # of a progressive JPEG, whose pixels take six bytes
+MOST_PLAIN_BYTES = 2**22  # of a PPM with numbers as text
+MOST_SCANS = 200  # of a JPEG: a progressive one usually has ten
+MOST_SCANNED_PIXELS = 2**30  # pixels times scans, which take seconds
 MOST_STORED_PIXELS = 178_956_970  # of a file, also of a JPEG that is decoded at a fraction of its size
-FILES_AT_ONCE = 64  # files that a thread decodes before it returns them
+FILES_AT_ONCE = 64  # files that a thread decodes before it returns them,
+VALUES_AT_ONCE = 2**25  # or fewer if they have more values than this
 
 
 class UnreadableError(Exception):
@@ -77,6 +96,36 @@ def image_suffixes() -> frozenset[str]:
     return frozenset({"", *(suffix for suffix, name in Image.EXTENSION.items() if name in FORMATS)})
 
 
+def preprocessing(shape: tuple[int, int, int], *, crop: bool) -> dict[str, Any]:
+    """Describe how `decode` makes an array of a file, in plain values, for programs without this package.
+
+    Parameters
+    ----------
+    shape
+        (height, width, channels).
+    crop
+        As in `decode_files`.
+
+    Returns
+    -------
+    dict
+        Values by name; "order" has the names of the steps.
+    """
+    height, width, channels = shape
+    return {
+        "order": ["draft", "orientation", "plain", "resize", "mode"],
+        "draft": DRAFT,  # a JPEG is decoded at the smallest fraction that is at least so many times the larger side
+        "orientation": "exif",
+        "plain": {"transparent": "white", "sixteen_bits": "upper eight"},  # of mode L or RGB
+        "resize": "crop" if crop else "squeeze",
+        "filter": FILTER.name.lower(),
+        "reducing_gap": REDUCING_GAP,
+        "height": height,
+        "width": width,
+        "mode": "L" if channels == 1 else "RGB",
+    }
+
+
 def decode(file: str, shape: tuple[int, int, int], *, crop: bool = False) -> np.ndarray:
     """Read a file as an array of this (height, width, channels); raise UnreadableError if that is impossible."""
     return _decode(file, shape, crop)[0]
@@ -90,6 +139,22 @@ def read_header(file: str) -> Header:
             if image.getexif().get(0x0112, 1) >= 5:  # rotated by 90 degrees
                 width, height = height, width
         return Header(height, width, image.mode in GRAY_MODES)
+
+
+def view_image(file: str, side: int) -> Image.Image:
+    """Read a file to be looked at: an upright image in sRGB whose longer side has at most `side` pixels.
+
+    Raises UnreadableError if that is impossible.
+    """
+    with _opened(file) as image:
+        _check_cost(file, image)
+        if max(image.size) >= 2 * side:
+            image.draft(None, (side, side))
+        _check_size(image)
+        profile = image.info.get("icc_profile")
+        plain = _plain(_upright(image)).convert("RGB")
+        plain.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
+        return _in_srgb(plain, profile) if profile and image.mode in ("RGB", "RGBA", "P") else plain
 
 
 def decode_files(files: Iterable[str], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[DecodedFiles]:
@@ -111,7 +176,8 @@ def decode_files(files: Iterable[str], shape: tuple[int, int, int], *, crop: boo
     """
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     names = iter(files)
-    groups = iter(lambda: tuple(islice(names, FILES_AT_ONCE)), ())
+    at_once = files_at_once(shape)
+    groups = iter(lambda: tuple(islice(names, at_once)), ())
     with ThreadPoolExecutor(workers) as pool:  # Pillow decodes and resizes without holding the GIL
         pending: deque[Future[DecodedFiles]] = deque(
             pool.submit(_decode_group, group, shape, crop) for group in islice(groups, 2 * workers)
@@ -120,6 +186,11 @@ def decode_files(files: Iterable[str], shape: tuple[int, int, int], *, crop: boo
             decoded = pending.popleft().result()
             pending.extend(pool.submit(_decode_group, group, shape, crop) for group in islice(groups, 1))
             yield decoded
+
+
+def files_at_once(shape: tuple[int, int, int]) -> int:
+    """How many files `decode_files` decodes together, and returns at a time."""
+    return max(1, min(FILES_AT_ONCE, VALUES_AT_ONCE // math.prod(shape)))
 
 
 def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int], crop: bool) -> DecodedFiles:
@@ -144,16 +215,54 @@ def _decode(file: str, shape: tuple[int, int, int], crop: bool) -> tuple[np.ndar
     with _opened(file) as image:
         gray = image.mode in GRAY_MODES
         # A large JPEG is decoded at the smallest simple fraction of its size that is at least three times the target.
-        enough = 3 * max(height, width)
+        enough = DRAFT * max(height, width)
+        _check_cost(file, image)
         if min(image.size) >= 2 * enough:
             image.draft(None, (enough, enough))
-        if image.width * image.height > MOST_PIXELS:
-            raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
+        _check_size(image)
         plain = _plain(_upright(image))
         if plain.size != (width, height):
             box = _middle(plain.size, width / height) if crop else None
-            plain = plain.resize((width, height), Image.Resampling.LANCZOS, box, reducing_gap=3.0)
+            plain = plain.resize((width, height), FILTER, box, reducing_gap=REDUCING_GAP)
         return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), gray
+
+
+def _check_size(image: Image.Image) -> None:
+    if image.width * image.height > MOST_PIXELS:
+        raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
+
+
+def _check_cost(file: str, image: Image.Image) -> None:
+    """Raise UnreadableError for a file that would take minutes: a large plain PPM, or a JPEG with thousands of scans.
+
+    A progressive JPEG is in memory as a whole, also if it is decoded at a fraction of its size. A JPEG of another kind
+    has at most one pass per channel unless it is larger than its pixels.
+    """
+    if isinstance(image, ImageFile.ImageFile) and _is_plain(image) and os.stat(file).st_size > MOST_PLAIN_BYTES:  # noqa: PTH116
+        raise UnreadableError("has too many numbers as text")  # which Pillow reads slowly
+    if image.format != "JPEG":
+        return
+    pixels, progressive = image.width * image.height, "progressive" in image.info
+    if progressive and pixels > MOST_PROGRESSIVE_PIXELS:
+        raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a progressive JPEG")
+    if progressive or os.stat(file).st_size > pixels:  # noqa: PTH116
+        scans = _count_scans(file)
+        if scans > MOST_SCANS or scans * pixels > MOST_SCANNED_PIXELS:
+            raise UnreadableError(f"is a JPEG with {scans:,} scans, too many")
+
+
+def _is_plain(image: ImageFile.ImageFile) -> bool:
+    return image.format == "PPM" and image.tile[0][0] == "ppm_plain"
+
+
+def _count_scans(file: str) -> int:
+    """The number of markers that start a scan; compressed pixels never contain these two bytes."""
+    scans, last = 0, b""
+    with open(file, "rb") as stream:  # noqa: PTH123
+        while block := stream.read(1 << 20):
+            scans += (last + block).count(b"\xff\xda")
+            last = block[-1:]
+    return scans
 
 
 def _middle(size: tuple[int, int], ratio: float) -> tuple[float, float, float, float]:
@@ -173,8 +282,10 @@ def open_image(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.
     be silenced for a whole process, so this asks Pillow's formats directly, as `open` does, and checks the size itself.
     """
     prefix = stream.read(16)
-    for factory, accepts in (Image.OPEN[format] for format in formats):
+    for format, (factory, accepts) in ((format, Image.OPEN[format]) for format in formats):
         accepted = accepts is None or accepts(prefix)
+        if accepted and format == "PPM" and not _has_short_header(stream):
+            continue
         if not accepted or isinstance(accepted, str):  # a str explains why Pillow cannot read the format here
             continue
         stream.seek(0)
@@ -185,7 +296,15 @@ def open_image(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.
         if image.width * image.height > MOST_STORED_PIXELS:
             raise UnreadableError("has too many pixels")
         return image
+    if prefix[4:8] == b"ftyp" and prefix[8:12] in HEIC:  # also under the name of a JPEG, as some phones save it
+        raise UnreadableError("is a HEIC image, which cannot be read; convert it to JPEG")
     raise UnreadableError("is not an image")
+
+
+def _has_short_header(stream: IO[bytes]) -> bool:
+    """Whether width and height of a PPM are near its beginning; Pillow reads comments before them byte by byte."""
+    stream.seek(0)
+    return len(re.sub(rb"#[^\r\n]*", b" ", stream.read(4096)).split()) >= 3
 
 
 @cache
@@ -241,3 +360,14 @@ def _plain(image: Image.Image) -> Image.Image:
 
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)  # `convert` would copy an image of this mode
+
+
+def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
+    """An RGB image, converted from its color profile; unchanged if the profile is damaged."""
+    with contextlib.suppress(Exception):  # Pillow may have been built without LittleCMS
+        from PIL import ImageCms
+
+        own = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        converted = ImageCms.profileToProfile(image, own, ImageCms.createProfile("sRGB"), outputMode="RGB")
+        return converted or image
+    return image

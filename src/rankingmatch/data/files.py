@@ -11,17 +11,27 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 import platformdirs
 
-from rankingmatch.core.errors import DataError, first_line
+from rankingmatch.core.errors import DataError, first_line, setting
 from rankingmatch.data.formats import OriginalFiles, Reader
 from rankingmatch.data.progress import Progress, no_progress
 
-__all__ = ["Distribution", "FoundFiles", "RemoteFile", "checksum", "download", "find_files", "open_files"]
+__all__ = [
+    "Distribution",
+    "FoundFiles",
+    "RemoteFile",
+    "checksum",
+    "download",
+    "find_files",
+    "open_files",
+    "without_downloads",
+]
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +77,19 @@ def default_data_directory() -> Path:
     return Path(os.environ.get("RANKINGMATCH_DATA") or platformdirs.user_cache_path("rankingmatch") / "data")
 
 
+_downloads_allowed = ContextVar("downloads_allowed", default=True)
+
+
+@contextmanager
+def without_downloads() -> Iterator[None]:
+    """Inside, datasets are read but not downloaded, because the user has not chosen the directory."""
+    token = _downloads_allowed.set(False)
+    try:
+        yield
+    finally:
+        _downloads_allowed.reset(token)
+
+
 def find_files(
     name: str,
     distributions: tuple[Distribution, ...],
@@ -81,6 +104,11 @@ def find_files(
             found = _files_in(directory, distribution) or _files_in(directory / name, distribution)
             if found:
                 return found
+    if not _downloads_allowed.get():
+        raise DataError(
+            f"{name} is not in {directories[0]}, the directory that the run's config.json has; put its files there, or "
+            f"resume with {setting('data_dir')}"
+        )
     return _download_all(name, distributions[0], directories[0], progress)
 
 

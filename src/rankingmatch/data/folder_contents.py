@@ -2,13 +2,13 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankingmatch.core.errors import DataError, setting
 from rankingmatch.data.dataset import UNLABELED
-from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner
+from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner, describe_others
 from rankingmatch.data.names import printable
 
 __all__ = ["FolderContents", "images_below", "labeled_files", "scan_folder"]
@@ -32,14 +32,14 @@ class FolderContents:
     notes
         What the user should know, a line each.
     other_files
-        The number of files whose names are not those of images.
+        How many files have names that are not those of images, by their endings.
     """
 
     root: Path
     classes: tuple[str, ...]
     parts: dict[str, list[tuple[str, int]]]
     notes: tuple[str, ...] = ()
-    other_files: int = 0
+    other_files: Mapping[str, int] = field(default_factory=dict)
 
     def path(self, file: str) -> str:
         """The path of a file."""
@@ -78,16 +78,16 @@ def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
     folder, with a CSV file of labels. val/ (or validation/) and test/ have class folders, too; unlabeled/ has images.
     """
     scanner = FolderScanner(root)
-    parts: dict[str, list[tuple[str, str]]] = {}
+    parts: dict[str, list[tuple[str, str]]]
     if labels_csv is not None:
-        parts["train"] = scanner.labels_from_csv(labels_csv)
+        parts = scanner.labels_from_csv(labels_csv)
     else:
-        parts["train"] = list(scanner.class_folders(_labeled_root(root), unlabeled))
+        parts = {"train": list(scanner.class_folders(_labeled_root(root), unlabeled))}
     for name, part in HELD_OUT.items():
         if (root / name).is_dir():
             parts.setdefault(part, []).extend(scanner.class_folders(root / name))
     classes = tuple(sorted({name for _, name in parts["train"] if name}))
-    _check_classes(root, classes, parts)
+    _check_classes(root, classes, parts, describe_others(scanner.others))
     index = {name: label for label, name in enumerate(classes)} | {"": UNLABELED}
     labeled = {part: [(file, index[name]) for file, name in files] for part, files in parts.items() if files}
     # Labeled images keep their labels, and held-out images never get into training.
@@ -97,7 +97,7 @@ def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
             new = [file for file in scanner.images(folder) if file not in seen]
             labeled["train"] += [(file, UNLABELED) for file in new]
             seen.update(new)
-    return FolderContents(root, classes, labeled, tuple(scanner.notes), scanner.other_files)
+    return FolderContents(root, classes, labeled, tuple(scanner.notes), scanner.others)
 
 
 def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[str], list[int]]:
@@ -124,7 +124,8 @@ def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[str], list
     folder = root / "test" if (root / "test").is_dir() else _labeled_root(root)
     pairs = [(os.path.join(root, file), name) for file, name in scanner.class_folders(folder)]  # noqa: PTH118
     if not pairs:
-        raise DataError(f"{root} has neither test/ nor class folders with images")
+        others = describe_others(scanner.others)
+        raise DataError(f"{root} has neither test/ nor class folders with images{others}")
     unknown = sorted({name for _, name in pairs} - set(classes))
     if unknown:
         raise DataError(
@@ -146,7 +147,7 @@ def images_below(folder: Path) -> Iterator[str]:
     str
         Paths, sorted within each folder.
     """
-    return FolderScanner(Path()).images(folder)
+    return FolderScanner(Path(), dataset=folder).images(folder)
 
 
 def _labeled_root(root: Path) -> Path:
@@ -156,14 +157,16 @@ def _labeled_root(root: Path) -> Path:
     return present[0] if present else root
 
 
-def _check_classes(root: Path, classes: tuple[str, ...], parts: dict[str, list[tuple[str, str]]]) -> None:
+def _check_classes(root: Path, classes: tuple[str, ...], parts: dict[str, list[tuple[str, str]]], others: str) -> None:
     if not classes:
         raise DataError(
-            f"{root} has no class folders with images; make a folder of images for each class, in it or in its folder "
-            f"labeled/, or use {setting('labels_csv')}"
+            f"{root} has no class folders with images{others}; make a folder of images for each class, in it or in "
+            f"its folder labeled/, or use {setting('labels_csv')}"
         )
     if len(classes) == 1:
-        raise DataError(f"{root} has only one class, '{classes[0]}'; add images that are not of the class")
+        raise DataError(
+            f"{root} has only one class, '{printable(classes[0])}'{others}; add images that are not of the class"
+        )
     for part in ("validation", "test"):
         unseen = sorted({name for _, name in parts.get(part, ()) if name not in classes})
         if unseen:

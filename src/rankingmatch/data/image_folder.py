@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.data.cache import FORMAT, cache_directory, read_cache, read_metadata, write_cache
-from rankingmatch.data.dataset import Dataset
+from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
+from rankingmatch.data.dataset import UNLABELED, Dataset
 from rankingmatch.data.decode import Header, UnreadableError, decode_files, read_header
 from rankingmatch.data.folder_contents import FolderContents, scan_folder
+from rankingmatch.data.folder_scanner import describe_others
 from rankingmatch.data.formats import Chunk, DatasetStream
 from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.presets import suggested_settings
-from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data.progress import Progress, no_progress, under_way
 
 __all__ = ["ImageFolder", "read_folder"]
 
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 
 LARGEST_DEFAULT_SIDE = 32  # pixels: with few labels and on a CPU, larger images took longer and gave no lower error
 HEADERS_READ = 400  # of as many files (up to twice as many) the headers decide the image size
+SAME_IMAGES = {
+    "contradictory": "%d images are in two classes: %s",
+    "shared": "%d test images are also validation images, so that they are no independent test: %s",
+}
 ENOUGH_LABELS = 10  # labels per class from which on some are held out for validation
 
 
@@ -89,12 +94,11 @@ class ImageFolder:
         contents, counts = self.contents, self.contents.counts()
         names = ", ".join(f"{printable(name)} {count:,}" for name, count in zip(contents.classes, counts, strict=True))
         held_out = [f"{len(contents.parts.get(part, ())):,} {part}" for part in ("validation", "test")]
-        others = f"; skipped {contents.other_files:,} files that are not images by name" if contents.other_files else ""
         return (
             f"{len(counts)} classes: {names}\n"
             f"{sum(counts):,} labeled, {len(contents.parts['train']) - sum(counts):,} unlabeled, "
             f"{', '.join(held_out)} images, {_sizes(self.headers)} pixels, "
-            f"{'grayscale' if self.shape[2] == 1 else 'color'}{others}"
+            f"{'grayscale' if self.shape[2] == 1 else 'color'}{describe_others(contents.other_files)}"
         )
 
     def preset(self, image_size: int | None = None) -> dict[str, Any]:
@@ -155,14 +159,18 @@ class ImageFolder:
         contents, (side, _, channels) = self.contents, self.shape
         side = image_size or side
         size = f"{side}-crop" if crop else str(side)
-        directory = cache_directory() / f"folder-{contents.fingerprint(exactly=True)}-{size}-{FORMAT}"
-        if not (directory / "about.json").exists():
+        with under_way(progress, f"looking for changes in {contents.root.name}"):
+            fingerprint, exactly = contents.fingerprint(), contents.fingerprint(exactly=True)
+        directory = cache_directory() / f"folder-{exactly}-{size}-{FORMAT}"
+
+        def decode() -> None:
             try:
                 write_cache(directory, _stream(contents, (side, side, channels), crop, progress))
             except _ColorFoundError:
                 write_cache(directory, _stream(contents, (side, side, 3), crop, progress))
-        skipped = _warn(contents, read_metadata(directory))
-        return replace(read_cache(directory), fingerprint=contents.fingerprint(), skipped=skipped)
+
+        dataset, metadata = read_or_write(directory, decode)
+        return replace(dataset, fingerprint=fingerprint, skipped=_warn(contents, metadata))
 
 
 def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> ImageFolder:
@@ -196,6 +204,9 @@ def _warn(contents: FolderContents, metadata: dict[str, Any]) -> tuple[tuple[str
     if metadata["repeated"]:
         pairs = [f"{mine} = {theirs}" for mine, theirs in metadata["repeated"]]
         log.warning("%d training images are also among the evaluation images: %s", len(pairs), first_few(pairs))
+    for key, problem in SAME_IMAGES.items():
+        if pairs := [f"{mine} = {theirs}" for mine, theirs in metadata.get(key, ())]:  # a cache may be older
+            log.warning(problem, len(pairs), first_few(pairs))
     skipped = tuple((file, reason) for file, reason in metadata["skipped"])
     if skipped:
         log.warning("skipped %d files: %s", len(skipped), first_few([f"{file} {reason}" for file, reason in skipped]))
@@ -210,7 +221,7 @@ class _ColorFoundError(Exception):
 
 
 def _stream(contents: FolderContents, shape: tuple[int, int, int], crop: bool, progress: Progress) -> DatasetStream:
-    notes: dict[str, Any] = {"skipped": [], "repeated": []}
+    notes: dict[str, Any] = {"skipped": [], "repeated": [], "contradictory": [], "shared": []}
     chunks = _chunks(contents, shape, crop, notes, progress)
     return DatasetStream(contents.classes, chunks, notes=notes)
 
@@ -235,6 +246,21 @@ def _chunks(
             yield Chunk(part, decoded.images, np.array([label_of[file] for file in decoded.files], dtype=np.int64))
         if part == "train":
             _check_labels(contents, {label_of[file] for _, file in found})
+    labels = dict(contents.parts["train"])
+    by_pixels: dict[int, str] = {}
+    for checksum, path in seen["train"]:
+        file = _relative(contents, path)
+        if labels[file] == UNLABELED:
+            continue
+        other = by_pixels.setdefault(checksum, file)
+        if labels[other] != labels[file]:
+            notes["contradictory"].append([printable(other), printable(file)])
+    validation = dict(seen.get("validation", ()))
+    notes["shared"] = [
+        [_shown(contents, validation[checksum]), _shown(contents, file)]
+        for checksum, file in seen.get("test", ())
+        if checksum in validation
+    ]
     evaluated = {checksum: file for part in ("validation", "test") for checksum, file in seen.get(part, ())}
     notes["repeated"] = [
         [_shown(contents, file), _shown(contents, evaluated[checksum])]
@@ -259,5 +285,10 @@ def _checksum(image: np.ndarray) -> int:
     return hash(image.tobytes())  # 64 bits, and twice as fast as the fastest checksum of hashlib
 
 
+def _relative(contents: FolderContents, path: str) -> str:
+    """A path as the contents list it."""
+    return path.removeprefix(f"{contents.root}/")
+
+
 def _shown(contents: FolderContents, path: str) -> str:
-    return printable(path.removeprefix(f"{contents.root}/"))
+    return printable(_relative(contents, path))

@@ -1,6 +1,11 @@
-"""Names of files and classes as messages show them."""
+"""Names of files and classes: as messages show them, and as names of folders."""
 
-__all__ = ["first_few", "printable"]
+import os
+from collections.abc import Sequence
+
+from rankingmatch.core.names import printable
+
+__all__ = ["first_few", "folder_names", "printable"]
 
 NAMES_SHOWN = 5
 
@@ -22,17 +27,30 @@ def first_few(names: list[str]) -> str:
     return ", ".join(printable(name) for name in names[:NAMES_SHOWN]) + more
 
 
-def printable(name: str) -> str:
-    """Escape the characters of a name that cannot be printed, such as line breaks and undecodable bytes.
+def folder_names(classes: Sequence[str]) -> list[str]:
+    """Choose a folder name for each class, so that no two classes share a folder.
 
     Parameters
     ----------
-    name
-        A file or class name.
+    classes
+        Class names, all different.
 
     Returns
     -------
-    str
-        The name on one line.
+    list of str
+        The class names without characters that file names cannot have, and with numbers where they would be the same,
+        also on a file system that does not distinguish upper and lower case.
     """
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in name)
+    names: list[str] = []
+    taken: set[str] = set()
+    exact = {label.casefold() for label in classes}
+    for label in classes:
+        plain = "".join("_" if letter in "/\0" or letter == os.sep else letter for letter in label)
+        plain = f"_{plain}" if not plain or plain.startswith(".") else plain
+        name, number = plain, 1
+        while name.casefold() in taken or (name != label and name.casefold() in exact):
+            number += 1
+            name = f"{plain}-{number}"
+        names.append(name)
+        taken.add(name.casefold())
+    return names

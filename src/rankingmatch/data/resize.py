@@ -8,7 +8,7 @@ __all__ = ["resize_images"]
 
 
 def resize_images(images: np.ndarray, side: int) -> np.ndarray:
-    """Resize images to squares: each pixel is the mean of the area it covers.
+    """Resize images to squares: each pixel is the mean of the area it covers; larger ones are interpolated.
 
     Parameters
     ----------
@@ -23,5 +23,6 @@ def resize_images(images: np.ndarray, side: int) -> np.ndarray:
         (n, side, side, c) uint8.
     """
     planes = torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32))
-    resized = F.interpolate(planes, (side, side), mode="area").round().to(torch.uint8)
+    mode = "bicubic" if side > max(planes.shape[2:]) else "area"
+    resized = F.interpolate(planes, (side, side), mode=mode).round().clamp(0, 255).to(torch.uint8)
     return resized.permute(0, 2, 3, 1).contiguous().numpy()

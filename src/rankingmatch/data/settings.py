@@ -20,6 +20,19 @@ class DataSettings:
     validation: int = option(
         0, "Number of labeled training images held out for validation.", interval="[0, inf)", kind="labels"
     )
+    imbalance: float | None = option(
+        None,
+        "γ: keep a long tail of labels. Class k of K has γ^(-(k-1)/(K-1)) times as many as the first class; below 1, "
+        "the last class has most.",
+        interval="(0, inf)",
+        kind="labels",
+    )
+    unlabeled_imbalance: float | None = option(
+        None,
+        "γ of the unlabeled images, of which the others are left out; as {imbalance} by default.",
+        interval="(0, inf)",
+        kind="labels",
+    )
     split: str | None = option(
         None,
         "The split.json of a run: use its labeled and validation images instead of drawing them with the seed.",
@@ -32,7 +45,7 @@ class DataSettings:
     labels_csv: str | None = option(
         None,
         "The labels of a folder's images: a CSV file with the columns file and label, which is empty for unlabeled "
-        "images.",
+        "images; a column part may say train, test, or none for images to leave out.",
         kind="source",
         path=True,
     )

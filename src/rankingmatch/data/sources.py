@@ -125,7 +125,7 @@ def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | No
     DataError
         If the folder cannot be used.
     """
-    dataset_title(name)
+    _require_dataset(name)
     if not is_benchmark(name):
         others = (None if path is None else Path(path).resolve() for path in (unlabeled, labels_csv))
         return read_folder(Path(name).resolve(), *others)
@@ -141,7 +141,7 @@ def is_benchmark(name: str) -> bool:
 
 
 def dataset_title(name: str) -> str:
-    """Return the name in tables of a dataset or folder, without scanning the folder.
+    """Return the name in tables of a dataset or folder, whether or not the folder is there.
 
     Parameters
     ----------
@@ -152,16 +152,16 @@ def dataset_title(name: str) -> str:
     -------
     str
         The `title` of the source.
-
-    Raises
-    ------
-    ConfigError
-        If there is neither such a dataset nor such a folder.
     """
-    if is_benchmark(name):
-        return BENCHMARKS[name].title
-    if not Path(name).is_dir():
-        if Path(name).name != name:
-            raise ConfigError(f"there is no folder {name}")
-        raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")
-    return Path(name).resolve().name
+    return BENCHMARKS[name].title if is_benchmark(name) else Path(name).resolve().name
+
+
+def _require_dataset(name: str) -> None:
+    """Raise ConfigError if there is neither such a dataset nor such a folder."""
+    if not name:
+        raise ConfigError(f"{setting('data')} is empty; give a dataset or a folder of images")
+    if is_benchmark(name) or Path(name).is_dir():
+        return
+    if Path(name).name != name:
+        raise ConfigError(f"there is no folder {name}")
+    raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")

@@ -73,7 +73,9 @@ def brier(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def masked_brier(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    """Squared error of the probabilities of some rows: (1/n) Σ_i m_i · mean_c (softmax(logits_i)_c - t_ic)².
+    """Squared error of the probabilities of some rows: Σ_i m_i · mean_c (softmax(logits_i)_c - t_ic)² / Σ_i m_i.
+
+    It is 0 if no row is left.
 
     Parameters
     ----------
@@ -82,14 +84,14 @@ def masked_brier(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     targets : Tensor
         Probabilities t (n, classes).
     mask : Tensor
-        m: booleans or weights (n,). The divisor is n, not the number of rows with m_i = 1.
+        m: booleans (n,).
 
     Returns
     -------
     Tensor
         The loss, a scalar.
     """
-    return ((logits.softmax(1) - targets).square().mean(1) * mask).mean()
+    return ((logits.softmax(1) - targets).square().mean(1) * mask).sum() / mask.sum().clamp(min=1)
 
 
 def tsa_cross_entropy(logits: Tensor, labels: Tensor, threshold: float, targets: Tensor | None = None) -> Tensor:

@@ -1,5 +1,9 @@
-"""Distances, similarities and sums over pairs and triplets, with analytic gradients."""
+"""Distances, similarities and sums over pairs, with analytic gradients.
 
+Shapes do not depend on values: rows that do not count have the weight 0, so that no device has to report a number.
+"""
+
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,31 +12,84 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 __all__ = [
+    "Pairs",
     "distances",
+    "make_pairs",
     "margin_function",
     "mean_over_pairs",
-    "mean_over_triplets",
     "norms",
-    "same_label",
+    "of_anchors",
     "with_gradient",
     "zero",
 ]
 
 
-def distances(rows: Tensor, squared: bool) -> Tensor:
-    """(n, n) Euclidean distances, computed from differences, so exact for close rows; the gradient at 0 is 0."""
-    distance: Tensor = _Distances.apply(rows)  # type: ignore[no-untyped-call]
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs (anchor, row) of a ranking loss.
+
+    Attributes
+    ----------
+    same : Tensor
+        (k, n) mask of the pairs with the same label, including each anchor with itself.
+    kept : Tensor
+        (n,) mask of the rows C.
+    anchors : Tensor or None
+        Positions (k,) of the anchors; None if each row is one, k = n.
+    """
+
+    same: Tensor
+    kept: Tensor
+    anchors: Tensor | None
+
+    @property
+    def count(self) -> Tensor:
+        """|C|, at least 1."""
+        return self.kept.sum().clamp(min=1)
+
+    @property
+    def kept_anchors(self) -> Tensor:
+        """(k,) mask of the anchors that are in C."""
+        return of_anchors(self.kept, self.anchors)
+
+    def fill_itself(self, matrix: Tensor, value: float) -> Tensor:
+        """Set the entries of each anchor with itself in a (k, n) matrix, in place."""
+        if self.anchors is None:
+            return matrix.fill_diagonal_(value)
+        return matrix.scatter_(1, self.anchors[:, None], value)
+
+
+def make_pairs(labels: Tensor, mask: Tensor | None, anchors: Tensor | None) -> Pairs:
+    """The pairs of labels (n,); by default C has all rows, and each of them is an anchor."""
+    kept = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
+    return Pairs(of_anchors(labels, anchors)[:, None] == labels, kept, anchors)
+
+
+def of_anchors(rows: Tensor, anchors: Tensor | None) -> Tensor:
+    """The anchors among the rows (n, …)."""
+    return rows if anchors is None else rows[anchors]
+
+
+def number_of_pairs(labels: Tensor, kept: Tensor) -> Tensor:
+    """The number of pairs of two different rows of C with the same label, without a matrix of all pairs."""
+    ordered, order = labels.sort()
+    below = F.pad(kept[order].cumsum(0), (1, 0))  # how many of the first rows are in C
+    first, last = torch.searchsorted(ordered, labels), torch.searchsorted(ordered, labels, right=True)
+    return ((below[last] - below[first] - 1) * kept).sum()
+
+
+def distances(rows: Tensor, anchors: Tensor | None, squared: bool) -> Tensor:
+    """(k, n) Euclidean distances, computed from differences, so exact for close rows; the gradient at 0 is 0."""
+    if anchors is None:
+        distance: Tensor = _Distances.apply(rows)  # type: ignore[no-untyped-call]
+    else:
+        distance = torch.cdist(rows[anchors], rows, compute_mode="donot_use_mm_for_euclid_dist")
     return distance.square() if squared else distance
 
 
 def norms(differences: Tensor, squared: bool) -> Tensor:
     """The (squared) Euclidean norm of each row; the gradient at 0 is 0."""
     return differences.square().sum(1) if squared else torch.linalg.vector_norm(differences, dim=1)
-
-
-def same_label(labels: Tensor) -> Tensor:
-    """(n, n) mask of the pairs with the same label, including each row with itself."""
-    return labels[:, None] == labels[None, :]
 
 
 def margin_function(gap: Tensor, soft_margin: bool) -> Tensor:
@@ -45,55 +102,20 @@ def zero(rows: Tensor) -> Tensor:
     return (rows * 0).sum()
 
 
-def mean_over_pairs(similarity: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Eq. (7) for a matrix of similarities s/T, and its gradient."""
-    positive = same_label(labels).to(similarity.dtype)
+def mean_over_pairs(similarity: Tensor, labels: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Eq. (7) for a (k, n) matrix of similarities s/T, and its gradient."""
+    count = number_of_pairs(labels, pairs.kept).clamp(min=1)
     # A finite substitute for -inf: a row without negatives then has ln Σ ≈ -1e37, its pairs cost 0, nothing is NaN.
-    negatives = similarity.add(positive, alpha=torch.finfo(similarity.dtype).min / 8)
-    positive.fill_diagonal_(0)
-    count = positive.sum().clamp(min=1)
+    negatives = similarity.masked_fill(pairs.same | ~pairs.kept, torch.finfo(similarity.dtype).min / 8)
+    positive = pairs.fill_itself((pairs.same & pairs.kept).to(similarity.dtype), 0)
+    positive.mul_((pairs.kept_anchors.to(positive.dtype) / count)[:, None])
     share = negatives.softmax(1)  # e^(s_an/T) / Σ, at least 1/n where it is largest
-    log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if len(labels) else negatives
+    log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if similarity.numel() else negatives
     # -ln(e^s / (e^s + Σ)) = softplus(ln Σ - s), and its derivative with respect to ln Σ is the logistic function.
     gap = log_sum - similarity
-    cost = F.softplus(gap).mul_(positive).sum() / count
-    pull = gap.sigmoid_().mul_(positive).div_(count)
+    cost = F.softplus(gap).mul_(positive).sum()
+    pull = gap.sigmoid_().mul_(positive)
     return cost, share.mul_(pull.sum(1, keepdim=True)).sub_(pull)
-
-
-def mean_over_triplets(distance: Tensor, labels: Tensor, margin: float, soft_margin: bool) -> tuple[Tensor, Tensor]:
-    """Σ f(m + D_ap - D_an) / V over the V triplets of a distance matrix, and its gradient."""
-    total, gradient, count = distance.new_zeros(()), torch.zeros_like(distance), 0
-    # e^(m + D_ap - D_an) is computed as a product of two factors unless one of them could overflow.
-    factored = soft_margin and bool(distance.numel() and distance.max() + margin < 80)
-    for label in labels.unique():
-        inside, outside = (labels == label).nonzero().squeeze(1), (labels != label).nonzero().squeeze(1)
-        if len(inside) == 1 or len(outside) == 0:
-            continue
-        count += len(inside) * (len(inside) - 1) * len(outside)
-        # As many anchors at a time as fit into a block of n² triplets.
-        anchors_at_once = max(1, distance.numel() // (len(inside) * len(outside)))
-        for anchors in inside.split(anchors_at_once):
-            # (anchors, positives), -inf for the anchor itself; (anchors, negatives).
-            pull = (distance[anchors][:, inside] + margin).masked_fill_(inside == anchors[:, None], -torch.inf)
-            cost, triplet_gradient = _sum_over_triplets(pull, distance[anchors][:, outside], soft_margin, factored)
-            total += cost
-            gradient[anchors[:, None], inside] = triplet_gradient.sum(2)
-            gradient[anchors[:, None], outside] = -triplet_gradient.sum(1)
-    return total / max(count, 1), gradient.div_(max(count, 1))
-
-
-def _sum_over_triplets(pull: Tensor, push: Tensor, soft_margin: bool, factored: bool) -> tuple[Tensor, Tensor]:
-    """Σ f(pull_ap - push_an), and f' for each (anchor, positive, negative)."""
-    if factored:
-        # softplus(g) = ln(1 + e^g) and its derivative e^g / (1 + e^g), without an exponential for each triplet.
-        odds = pull.exp()[:, :, None] * push.neg().exp()[:, None, :]
-        cost = odds.log1p().sum()
-        return cost, odds.div_(odds + 1)
-    gap = pull[:, :, None] - push[:, None, :]
-    cost = margin_function(gap, soft_margin).sum()
-    # f' is the logistic function for softplus, the step function for the hinge.
-    return cost, gap.sigmoid_() if soft_margin else (gap > 0).to(pull.dtype)
 
 
 def with_gradient(matrix: Tensor, value: Tensor, gradient: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs, WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.rebalancing import Rebalance, make_remedy
 from rankingmatch.methods.targets import pseudo_label
 
 __all__ = ["FixMatch", "fixmatch_losses"]
@@ -22,15 +23,18 @@ class FixMatch(Method):
     unlabeled_weight: float = shared_options.unlabeled_weight()
     weak_pass: WeakPass = shared_options.weak_pass()
     skip_unsure: bool = shared_options.skip_unsure()
+    rebalance: Rebalance = shared_options.rebalance()
+    rebalance_strength: float | None = shared_options.rebalance_strength()
 
     def prepare(self, task: Task) -> None:
-        """Check that strong views can be skipped if they are to be."""
-        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
+        """Check that strong views can be skipped if they are to be, and make the remedy."""
+        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold, self.rebalance)
+        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s^CE + λ_u L_u^CE."""
         skip_below = shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
-        outputs = view_outputs(model, batch, self.weak_pass, skip_below)
+        outputs = self.remedy(view_outputs(model, batch, self.weak_pass, skip_below), batch, context)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight)
 
@@ -46,8 +50,8 @@ def fixmatch_losses(
 
     The weights w (μB,) are 1 for confident rows and 0 for others unless `row_weights` are given.
     """
-    labeled_ce = F.cross_entropy(outputs.labeled.logits, labels)
+    labeled_ce = F.cross_entropy(outputs.labeled_logits, labels)
     weights = pseudo.confident if row_weights is None else row_weights
-    unlabeled_ce = masked_cross_entropy(outputs.strong.logits, pseudo.labels, weights)
-    total = labeled_ce + unlabeled_weight * unlabeled_ce
-    return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
+    unlabeled_ce = masked_cross_entropy(outputs.strong_logits, pseudo.labels, weights)
+    total = outputs.with_extra_losses(labeled_ce + unlabeled_weight * unlabeled_ce)
+    return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce, **outputs.extra_losses}, pseudo)

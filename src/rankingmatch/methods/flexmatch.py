@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.fixmatch import fixmatch_losses
+from rankingmatch.methods.learned_labels import LearnedLabels
 from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.rebalancing import Rebalance, make_remedy
 from rankingmatch.methods.targets import pseudo_label
 
-__all__ = ["FlexMatch", "flexible_thresholds", "updated_labels"]
+__all__ = ["FlexMatch", "flexible_thresholds"]
 
 
 @dataclass(eq=False)
@@ -21,37 +22,27 @@ class FlexMatch(Method):
     threshold: float = shared_options.threshold()
     unlabeled_weight: float = shared_options.unlabeled_weight()
     weak_pass: WeakPass = shared_options.weak_pass()
+    rebalance: Rebalance = shared_options.rebalance()
+    rebalance_strength: float | None = shared_options.rebalance_strength()
 
     def prepare(self, task: Task) -> None:
-        """Create `learned`: the last confident label of every unlabeled image, -1 if there was none yet."""
-        self.learned: Tensor = nn.Buffer(torch.full((task.unlabeled,), -1))
+        """Create the memory of the last confident label of every unlabeled image."""
+        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
+        self.learned = LearnedLabels(task)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ 1(max(q) ≥ T(q̂)) H(q̂, strong view)."""
-        outputs = view_outputs(model, batch, self.weak_pass)
+        outputs = self.remedy(view_outputs(model, batch, self.weak_pass), batch, context)
         # The thresholds depend on the earlier steps only; this batch counts from the next step on.
-        thresholds = flexible_thresholds(self.learned, outputs.weak_logits.shape[1], self.threshold)
-        pseudo = pseudo_label(outputs.weak_logits, thresholds)
-        confident = pseudo_label(outputs.weak_logits, self.threshold)
-        self.learned.copy_(updated_labels(self.learned, batch.rows, confident))
+        pseudo = pseudo_label(outputs.weak_logits, flexible_thresholds(self.learned.counts, self.threshold))
+        self.learned.update(batch.rows, pseudo_label(outputs.weak_logits, self.threshold))
         return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight)
 
 
-def flexible_thresholds(learned: Tensor, classes: int, threshold: float) -> Tensor:
+def flexible_thresholds(counts: Tensor, threshold: float) -> Tensor:
     """T(c) = τ β(c) / (2 - β(c)), β(c) = images learned as c / max(most images of a class, images not yet learned).
 
-    `learned` has the labels (unlabeled images,), -1 for an image without one; the thresholds are (classes,).
+    `counts` are those of `LearnedLabels` (1 + classes,); the thresholds are (classes,).
     """
-    # The counts of -1 and of the classes; their maximum is the denominator.
-    counts = torch.zeros(1 + classes, dtype=torch.long, device=learned.device)
-    counts.scatter_add_(0, learned + 1, torch.ones_like(learned))
     beta = counts[1:] / counts.max()
     return threshold * beta / (2 - beta)
-
-
-def updated_labels(learned: Tensor, rows: Tensor, pseudo: PseudoLabels) -> Tensor:
-    """`learned` with the confident labels of a batch at `rows`; if a row occurs twice, the later label counts."""
-    position = torch.arange(len(rows), device=rows.device)
-    # Unlike an assignment, a maximum does not depend on the order in which a device processes the rows.
-    latest = torch.full_like(learned, -1).scatter_reduce(0, rows, torch.where(pseudo.confident, position, -1), "amax")
-    return torch.where(latest >= 0, pseudo.labels[latest.clamp(min=0)], learned)

@@ -1,7 +1,8 @@
 """How the views of a batch are passed through the network."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ __all__ = [
     "WeakPass",
     "interleaved_logits",
     "joint_logits",
+    "joint_outputs",
     "mean_probabilities",
     "perturbed_logits",
     "running_statistics_kept",
@@ -36,11 +38,35 @@ class ViewOutputs(NamedTuple):
         The logits (μB, classes) of the weak views, without gradients.
     strong : Output
         The output for the strong views.
+    weak_features : Tensor or None
+        The features (μB, width) of the weak views, without gradients.
+    labeled_shift, strong_shift : Tensor or None
+        What a remedy for unbalanced classes adds to the logits (classes,) in the cross-entropies.
+    extra_losses : mapping of str to Tensor
+        The losses of such a remedy, to be added to the total.
     """
 
     labeled: Output
     weak_logits: Tensor
     strong: Output
+    weak_features: Tensor | None = None
+    labeled_shift: Tensor | None = None
+    strong_shift: Tensor | None = None
+    extra_losses: Mapping[str, Tensor] = MappingProxyType({})
+
+    @property
+    def labeled_logits(self) -> Tensor:
+        """The logits (B, classes) of the labeled loss."""
+        return self.labeled.logits if self.labeled_shift is None else self.labeled.logits + self.labeled_shift
+
+    @property
+    def strong_logits(self) -> Tensor:
+        """The logits (μB, classes) of the unlabeled loss."""
+        return self.strong.logits if self.strong_shift is None else self.strong.logits + self.strong_shift
+
+    def with_extra_losses(self, total: Tensor) -> Tensor:
+        """The total loss of a method, plus the losses of a remedy."""
+        return sum(self.extra_losses.values(), start=total)
 
 
 def view_outputs(model: nn.Module, batch: Batch, weak_pass: WeakPass, skip_below: float | None = None) -> ViewOutputs:
@@ -68,32 +94,45 @@ def view_outputs(model: nn.Module, batch: Batch, weak_pass: WeakPass, skip_below
     # With fixed BatchNorm statistics, a pass of its own gives the same outputs, and needs no graph.
     statistics_are_fixed = isinstance(model, Classifier) and model.takes_maps
     if weak_pass == "joint" and not statistics_are_fixed:
-        of_labeled, of_strong, of_weak = _outputs(model, labeled, strong, weak)
-        return ViewOutputs(of_labeled, of_weak.logits.detach(), of_strong)
-    weak_logits = _logits_without_gradients(model, weak, evaluating=weak_pass == "running")
+        of_labeled, of_strong, of_weak = joint_outputs(model, labeled, strong, weak)
+        return ViewOutputs(of_labeled, of_weak.logits.detach(), of_strong, of_weak.features.detach())
+    of_weak = _output_without_gradients(model, weak, evaluating=weak_pass == "running")
     if skip_below is None:
-        of_labeled, of_strong = _outputs(model, labeled, strong)
-        return ViewOutputs(of_labeled, weak_logits, of_strong)
-    confident = pseudo_label(weak_logits, skip_below).confident.nonzero().squeeze(1)
-    of_labeled, of_confident = _outputs(model, labeled, strong[confident])
+        of_labeled, of_strong = joint_outputs(model, labeled, strong)
+        return ViewOutputs(of_labeled, of_weak.logits, of_strong, of_weak.features)
+    confident = pseudo_label(of_weak.logits, skip_below).confident.nonzero().squeeze(1)
+    of_labeled, of_confident = joint_outputs(model, labeled, strong[confident])
     filled = (value.new_zeros(len(strong), value.shape[1]).index_copy(0, confident, value) for value in of_confident)
-    return ViewOutputs(of_labeled, weak_logits, Output(*filled))
+    return ViewOutputs(of_labeled, of_weak.logits, Output(*filled), of_weak.features)
 
 
-def _outputs(model: nn.Module, *views: Tensor) -> list[Output]:
-    """The output for each view, from one pass of all views together."""
+def joint_outputs(model: nn.Module, *views: Tensor) -> list[Output]:
+    """Compute the outputs for several views in one pass, with common BatchNorm statistics.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model.
+    *views : Tensor
+        uint8 images (n, c, h, w); n may differ.
+
+    Returns
+    -------
+    list of Output
+        For each view, logits (n, classes) and features (n, width).
+    """
     output, sizes = model(torch.cat(views)), [len(view) for view in views]
     parts = zip(output.logits.split(sizes), output.features.split(sizes), strict=True)
     return [Output(logits, features) for logits, features in parts]
 
 
 @torch.no_grad()
-def _logits_without_gradients(model: nn.Module, images: Tensor, *, evaluating: bool) -> Tensor:
+def _output_without_gradients(model: nn.Module, images: Tensor, *, evaluating: bool) -> Output:
     was_training = model.training
     model.train(was_training and not evaluating)
-    logits: Tensor = model(images).logits
+    output: Output = model(images)
     model.train(was_training)
-    return logits
+    return output
 
 
 def joint_logits(model: nn.Module, *views: Tensor) -> tuple[Tensor, ...]:

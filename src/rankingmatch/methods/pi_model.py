@@ -16,18 +16,19 @@ __all__ = ["PiModel"]
 
 @dataclass(eq=False)
 class PiModel(Method):
-    """Squared difference between the softmax of two weak views; both have gradients."""
+    """Squared difference between the softmax of two weak views; the first one is the target."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
     unlabeled_weight: float = shared_options.unlabeled_weight(10.0)
     ramp: float = shared_options.ramp(0.4)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q'‖²."""
+        """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q'‖²; q, the prediction for the first view, has no gradient."""
         (labeled,), (first, second) = batch.labeled, batch.unlabeled
         labeled_logits, first_logits, second_logits = joint_logits(model, labeled, first, second)
+        targets = first_logits.detach().softmax(1)
         labeled_ce = F.cross_entropy(labeled_logits, batch.labels)
-        difference = F.mse_loss(first_logits.softmax(1), second_logits.softmax(1))
+        difference = F.mse_loss(second_logits.softmax(1), targets)
         weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
         total = labeled_ce + weight * difference
         return Losses(total, {"labeled_ce": labeled_ce, "difference": difference})

@@ -10,7 +10,7 @@ __all__ = ["Batch", "Context", "Losses", "Method", "PseudoLabels", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """The sizes that a method knows before training.
+    """What a method knows before training.
 
     Attributes
     ----------
@@ -20,11 +20,23 @@ class Task:
         The width of the network's features; 0 if it returns logits only.
     unlabeled : int
         The number of unlabeled images.
+    labeled : int
+        The number of labeled images.
+    label_counts : tuple of int
+        The number of labels of each class, as batches draw them; empty if it is not known.
+    channels : int
+        The number of channels of the images; 0 if a method gets outputs of frozen layers instead of images.
+    network : torch.nn.Module or None
+        The network, for a method with a part that must fit it.
     """
 
     classes: int
     features: int
     unlabeled: int
+    labeled: int = 0
+    label_counts: tuple[int, ...] = ()
+    channels: int = 0
+    network: nn.Module | None = None
 
 
 @dataclass(frozen=True)
@@ -41,12 +53,15 @@ class Batch:
         For each name in `Method.unlabeled_views`, uint8 images (μB, c, h, w).
     rows : Tensor
         The indices (μB,) of the unlabeled images, from 0 to `Task.unlabeled` - 1.
+    labeled_rows : Tensor
+        The indices (B,) of the labeled images, from 0 to `Task.labeled` - 1; -1 for those in `Method.given_labels`.
     """
 
     labeled: tuple[Tensor, ...]
     labels: Tensor
     unlabeled: tuple[Tensor, ...] = ()
     rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    labeled_rows: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
 
 @dataclass(frozen=True)
@@ -117,7 +132,7 @@ class Method(nn.Module):
 
     @property
     def labeled_views(self) -> tuple[str, ...]:
-        """The views of the labeled images: "weak" or "strong", each as often as needed.
+        """The views of the labeled images: "weak", "medium" or "strong", each as often as needed.
 
         A subclass overrides it by a class variable, or by a property if it depends on a hyperparameter.
         """
@@ -128,13 +143,21 @@ class Method(nn.Module):
         """The views of the unlabeled images, as in `labeled_views`."""
         return ("weak", "strong")
 
+    @property
+    def given_labels(self) -> Tensor | None:
+        """Labels (unlabeled images,) that training has given to unlabeled images, -1 for those without; None if none.
+
+        Such images are also drawn as labeled ones. They come from the method's remedy for unbalanced classes.
+        """
+        return getattr(getattr(self, "remedy", None), "given_labels", None)
+
     def prepare(self, task: Task) -> None:
         """Create buffers and modules; called once before training.
 
         Parameters
         ----------
         task : Task
-            The number of classes, the width of the features and the number of unlabeled images.
+            The number of classes, the width of the features, and the numbers of unlabeled and labeled images.
         """
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:

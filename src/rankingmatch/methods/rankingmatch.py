@@ -15,10 +15,13 @@ from rankingmatch.losses import (
     batch_mean_triplet,
     contrastive,
 )
+from rankingmatch.losses.over_processes import over_processes
+from rankingmatch.losses.ranking import Similarity
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.fixmatch import fixmatch_losses
 from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.rebalancing import Rebalance, make_remedy
 from rankingmatch.methods.targets import pseudo_label
 from rankingmatch.networks import Output
 
@@ -52,7 +55,18 @@ class RankingMatch(Method):
         "BatchMean: divide by the numbers of positives and negatives instead of |C| as in Eq. 6.",
         used_by=("bm",),
     )
+    true_triplets: bool = option(
+        False,
+        "BatchHard: the positive of an anchor is another image, and an anchor without one contributes 0; by default it "
+        "may be the anchor itself, at the distance 0, as in Eq. 5.",
+        used_by=("bh",),
+    )
     temperature: float = option(0.2, "T: temperature of the contrastive loss.", interval="(0, inf)", used_by=("ct",))
+    similarity: Similarity = option(
+        "cosine",
+        "Contrastive: the cosine, as in SimCLR, or the dot product, which has no bound without {l2_normalize}.",
+        used_by=("ct",),
+    )
     l2_normalize: bool = option(True, "L2-normalize the vectors that are ranked.")
     rank_on: Literal["logits", "features"] = option(
         "logits", "C: rank the logits, as in the paper, or the features that the head takes."
@@ -60,10 +74,13 @@ class RankingMatch(Method):
     rank_all: bool = option(False, "Rank all unlabeled images, not only the confident ones.")
     weak_pass: WeakPass = shared_options.weak_pass()
     skip_unsure: bool = shared_options.skip_unsure()
+    rebalance: Rebalance = shared_options.rebalance()
+    rebalance_strength: float | None = shared_options.rebalance_strength()
 
     def prepare(self, task: Task) -> None:
-        """Check that the network returns what is to be ranked."""
-        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
+        """Check that the network returns what is to be ranked, and make the remedy."""
+        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold, self.rebalance)
+        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
         if self.skip_unsure and self.rank_all:
             raise ConfigError(
                 f"{setting('rank_all')} needs the images that {setting('skip_unsure')} skips; give one of them"
@@ -77,11 +94,12 @@ class RankingMatch(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
         skip_below = shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
-        outputs = view_outputs(model, batch, self.weak_pass, skip_below)
+        outputs = self.remedy(view_outputs(model, batch, self.weak_pass, skip_below), batch, context)
         pseudo = pseudo_label(outputs.weak_logits, self.threshold)
         losses = fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight)
         labeled_rank = self._rank(self._ranked(outputs.labeled), batch.labels)
-        unlabeled_rank = self._rank(*self._ranked_rows(outputs.strong, pseudo))
+        confident = None if self.rank_all else pseudo.confident
+        unlabeled_rank = self._rank(self._ranked(outputs.strong), pseudo.labels, confident)
         total = losses.total + self.ranking_weight * (labeled_rank + unlabeled_rank)
         parts = {**losses.parts, "labeled_rank": labeled_rank, "unlabeled_rank": unlabeled_rank}
         return Losses(total, parts, pseudo)
@@ -90,28 +108,31 @@ class RankingMatch(Method):
         """The rows to rank: logits or features."""
         return output.logits if self.rank_on == "logits" else output.features
 
-    def _ranked_rows(self, output: Output, pseudo: PseudoLabels) -> tuple[Tensor, Tensor]:
-        """The rows C and their labels for the unlabeled ranking loss."""
-        rows = self._ranked(output)
-        if self.rank_all:
-            return rows, pseudo.labels
-        return rows[pseudo.confident], pseudo.labels[pseudo.confident]
-
-    def _rank(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """L^Rank: the loss that `ranking` names, or the sum of two."""
-        losses = [self._loss(kind, rows, labels) for kind in self.ranking.split("+")]
+    def _rank(self, rows: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """L^Rank over the rows C of the mask: the loss that `ranking` names, or the sum of two."""
+        losses = [self._loss(kind, rows, labels, mask) for kind in self.ranking.split("+")]
         return torch.stack(losses).sum()
 
-    def _loss(self, kind: str, rows: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, kind: str, rows: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
         if kind == "ct":
-            return contrastive(rows, labels, temperature=self.temperature, l2_normalize=self.l2_normalize)
-        only_mean = {"true_mean": self.true_mean} if kind == "bm" else {}
-        return TRIPLET_LOSSES[kind](
+            return over_processes(
+                contrastive,
+                rows,
+                labels,
+                temperature=self.temperature,
+                l2_normalize=self.l2_normalize,
+                similarity=self.similarity,
+                mask=mask,
+            )
+        own = {"bm": {"true_mean": self.true_mean}, "bh": {"true_triplets": self.true_triplets}, "ba": {}}[kind]
+        return over_processes(
+            TRIPLET_LOSSES[kind],
             rows,
             labels,
             margin=self.margin,
             soft_margin=self.soft_margin,
             squared=self.squared,
             l2_normalize=self.l2_normalize,
-            **only_mean,
+            mask=mask,
+            **own,
         )

@@ -30,7 +30,7 @@ class RealMix(Method):
     alpha: float = shared_options.alpha()
     tsa: Annealing = shared_options.tsa("linear")
     dropped: float = option(
-        0.1, "Fraction of the unlabeled images of a batch, the least confident ones, to ignore.", interval="[0, 1)"
+        0.1, "Fraction of the mixed unlabeled rows of a batch, the least confident ones, to ignore.", interval="[0, 1)"
     )
 
     @property
@@ -41,13 +41,14 @@ class RealMix(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_x^TSA + λ_u · ramp · L_u."""
         # q = Sharpen(1/K Σ_k softmax(weak view k), T): the target of all views.
-        probabilities = mean_probabilities(model, batch.unlabeled[: self.guesses])
-        guess = sharpen(probabilities, self.sharpening)
-        kept = most_confident(probabilities, self.dropped)
+        guess = sharpen(mean_probabilities(model, batch.unlabeled[: self.guesses]), self.sharpening)
         mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
         threshold = tsa_threshold(self.tsa, context.step, context.steps, guess.shape[1])
         labeled_ce = tsa_cross_entropy(mixed.labeled_logits, batch.labels, threshold, mixed.labeled_targets)
-        unlabeled_l2 = masked_brier(mixed.logits, mixed.targets, kept.repeat(len(batch.unlabeled)))
+        kept = most_confident(mixed.logits.detach().softmax(1), self.dropped)
+        unlabeled_l2 = masked_brier(mixed.logits, mixed.targets, kept)
         weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
         parts = {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}
-        return Losses(labeled_ce + weight * unlabeled_l2, parts, PseudoLabels(guess.argmax(1), kept))
+        # An image counts as confident if one of its rows is kept.
+        confident = kept.unflatten(0, (len(batch.unlabeled), -1)).any(0)
+        return Losses(labeled_ce + weight * unlabeled_l2, parts, PseudoLabels(guess.argmax(1), confident))

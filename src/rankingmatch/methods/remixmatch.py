@@ -1,6 +1,7 @@
 """ReMixMatch (Berthelot et al., 2020): MixMatch with aligned guesses, strong views, and a rotation loss."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,15 @@ class ReMixMatch(Method):
     guesses: int = shared_options.guesses(8)
     sharpening: float = shared_options.sharpening()
     alpha: float = shared_options.alpha()
+    labeled_view: Literal["weak", "strong"] = option(
+        "weak",
+        "The view of the labeled images; strong is the authors' choice, and the default on the paper's datasets.",
+    )
+
+    @property
+    def labeled_views(self) -> tuple[str, ...]:
+        """One view, weak or strong."""
+        return (self.labeled_view,)
 
     @property
     def unlabeled_views(self) -> tuple[str, ...]:
@@ -55,10 +65,10 @@ class ReMixMatch(Method):
         labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
         unlabeled_ce = soft_cross_entropy(mixed.logits, mixed.targets)
         turns = _draw_turns(strong, context.generator)
-        with running_statistics_kept(model):
-            output = model(torch.cat([strong, quarter_turns(strong, turns)]))
-        strong_ce = soft_cross_entropy(output.logits[: len(strong)], guess)
-        rotation_ce = F.cross_entropy(self.rotation_head(output.features[len(strong) :]), turns.to(strong.device))
+        with running_statistics_kept(model):  # two batches: rotated images have other statistics
+            unmixed, rotated = model(strong), model(quarter_turns(strong, turns))
+        strong_ce = soft_cross_entropy(unmixed.logits, guess)
+        rotation_ce = F.cross_entropy(self.rotation_head(rotated.features), turns.to(strong.device))
         ramp = linear_ramp(context.step, context.steps, self.ramp)
         total = labeled_ce + ramp * (self.unlabeled_weight * unlabeled_ce + self.strong_weight * strong_ce)
         parts = {

@@ -4,14 +4,21 @@ from typing import Any
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
+from rankingmatch.core.schedule import statistics_momentum
 
 __all__ = [
     "alpha",
+    "decay_at_length",
+    "dimensions",
     "guesses",
     "ramp",
+    "rebalance",
+    "rebalance_strength",
     "sharpening",
+    "similarity_temperature",
     "skip_threshold",
     "skip_unsure",
+    "smoothing",
     "statistics_decay",
     "threshold",
     "tsa",
@@ -54,6 +61,25 @@ def alpha(default: float = 0.75) -> Any:
     return option(default, "α: the mixing weights of MixUp are drawn from Beta(α, α).", interval="(0, inf)")
 
 
+def smoothing(default: float = 0.9) -> Any:
+    """α of targets that are smoothed over similar images."""
+    return option(
+        default,
+        "α: weight of an image's own prediction in its target; 1 - α is that of similar images in memory.",
+        interval="[0, 1]",
+    )
+
+
+def similarity_temperature(default: float) -> Any:
+    """t of similarities between embeddings."""
+    return option(default, "t: temperature of the similarities between embeddings.", interval="(0, inf)")
+
+
+def dimensions(default: int) -> Any:
+    """The size of embeddings."""
+    return option(default, "Dimensions of the embeddings.", interval="[1, 65536]")
+
+
 def tsa(default: str) -> Any:
     """The schedule of training signal annealing."""
     return option(
@@ -81,8 +107,32 @@ def skip_unsure() -> Any:
     )
 
 
-def skip_threshold(skip_unsure: bool, weak_pass: str, threshold: float) -> float | None:
-    """The confidence below which strong views are skipped; ConfigError if they are in the pass of the weak views."""
+def rebalance() -> Any:
+    """The remedy for classes of different sizes."""
+    return option(
+        "none",
+        "Remedy for unbalanced classes: align the pseudo-labels with the labels (alignment), adjust the logits of the "
+        "labeled loss (logit-adjustment), debiaspl, abc, darp, daso or crest.",
+    )
+
+
+def rebalance_strength() -> Any:
+    """The strength of the remedy for classes of different sizes."""
+    return option(
+        None,
+        "Strength of {rebalance}: τ of logit-adjustment (1 by default), λ of debiaspl (0.5), T of daso (1.5), "
+        "α of crest (1/3).",
+        interval="(0, inf)",
+    )
+
+
+def skip_threshold(skip_unsure: bool, weak_pass: str, threshold: float, rebalance: str = "none") -> float | None:
+    """The confidence below which strong views are skipped; ConfigError if it is not known before their pass."""
+    if skip_unsure and rebalance != "none":
+        raise ConfigError(
+            f"{setting('skip_unsure')} needs the confidence before {setting('rebalance')} {rebalance} changes it; give "
+            "one of them"
+        )
     if skip_unsure and weak_pass == "joint":
         raise ConfigError(
             f"{setting('skip_unsure')} needs the weak views' predictions before the strong views' pass; set "
@@ -91,6 +141,16 @@ def skip_threshold(skip_unsure: bool, weak_pass: str, threshold: float) -> float
     return threshold if skip_unsure else None
 
 
-def statistics_decay(default: float = 0.999) -> Any:
-    """The decay of a method's moving averages."""
-    return option(default, "Decay of the moving averages of the model's predictions.", interval="[0, 1)")
+def statistics_decay() -> Any:
+    """The decay of a method's moving averages; `decay_at_length` gives its value if it is None."""
+    return option(
+        None,
+        "Decay of the moving averages of the model's predictions; by default 0.999 for a full run, less for a shorter "
+        "one.",
+        interval="[0, 1)",
+    )
+
+
+def decay_at_length(statistics_decay: float | None, steps: int) -> float:
+    """The decay that is given, or the one for a run of this length: 1 - the momentum of BatchNorm's statistics."""
+    return 1 - statistics_momentum(steps) if statistics_decay is None else statistics_decay

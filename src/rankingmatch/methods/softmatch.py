@@ -10,6 +10,7 @@ from rankingmatch.methods import shared_options
 from rankingmatch.methods.fixmatch import fixmatch_losses
 from rankingmatch.methods.passes import WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.rebalancing import Rebalance, make_remedy
 from rankingmatch.methods.targets import update_average
 
 __all__ = ["SoftMatch", "truncated_gaussian", "uniformly_aligned"]
@@ -22,36 +23,44 @@ class SoftMatch(Method):
     unlabeled_weight: float = shared_options.unlabeled_weight()
     sigmas: float = option(2.0, "n: the standard deviation of the Gaussian is σ / n.", interval="(0, inf)")
     uniform_alignment: bool = option(True, "Divide predictions by the average prediction before taking confidences.")
-    statistics_decay: float = shared_options.statistics_decay()
+    statistics_decay: float | None = shared_options.statistics_decay()
     weak_pass: WeakPass = shared_options.weak_pass()
+    rebalance: Rebalance = shared_options.rebalance()
+    rebalance_strength: float | None = shared_options.rebalance_strength()
 
     def prepare(self, task: Task) -> None:
-        """Create moving averages over weak views: mean μ and variance σ² of the confidence, and the prediction p̃."""
+        """Create moving averages over weak views: mean μ and variance σ² of the confidence, and the prediction p̃.
+
+        p̃ starts as the mean prediction for the first batch; until then it is 0.
+        """
+        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
         self.mean: Tensor = nn.Buffer(torch.tensor(1 / task.classes))
         self.variance: Tensor = nn.Buffer(torch.tensor(1.0))
-        self.probability: Tensor = nn.Buffer(torch.full((task.classes,), 1 / task.classes))
+        self.probability: Tensor = nn.Buffer(torch.zeros(task.classes))
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ λ(c) H(q̂, strong view), where c is the confidence after alignment."""
-        outputs = view_outputs(model, batch, self.weak_pass)
+        outputs = self.remedy(view_outputs(model, batch, self.weak_pass), batch, context)
         probabilities = outputs.weak_logits.softmax(1)
-        confidence = self._confidence(probabilities)
+        decay = shared_options.decay_at_length(self.statistics_decay, context.steps)
+        confidence = self._confidence(probabilities, decay)
         weights = truncated_gaussian(confidence, self.mean, self.variance / self.sigmas**2)
         # All rows are used; those reported as confident have the full weight.
         pseudo = PseudoLabels(probabilities.argmax(1), confidence >= self.mean)
         return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight, weights)
 
-    def _confidence(self, probabilities: Tensor) -> Tensor:
+    def _confidence(self, probabilities: Tensor, decay: float) -> Tensor:
         """Update the moving averages with the predictions for a batch of weak views; return their confidences."""
-        count = len(probabilities)
-        update_average(self.probability, probabilities.mean(0), self.statistics_decay)
+        count, mean = len(probabilities), probabilities.mean(0)
+        self.probability.copy_(torch.where(self.probability.any(), self.probability, mean))
+        update_average(self.probability, mean, decay)
         if self.uniform_alignment:
             probabilities = uniformly_aligned(probabilities, self.probability)
         confidence = probabilities.amax(1)
         # The unbiased variance; that of a single row is 0.
         variance = confidence.var(correction=0) * count / max(count - 1, 1)
-        update_average(self.mean, confidence.mean(), self.statistics_decay)
-        update_average(self.variance, variance, self.statistics_decay)
+        update_average(self.mean, confidence.mean(), decay)
+        update_average(self.variance, variance, decay)
         return confidence
 
 

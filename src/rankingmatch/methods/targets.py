@@ -5,7 +5,15 @@ from torch import Tensor
 
 from rankingmatch.methods.protocol import PseudoLabels
 
-__all__ = ["align_distribution", "histogram", "most_confident", "pseudo_label", "sharpen", "update_average"]
+__all__ = [
+    "align_distribution",
+    "histogram",
+    "last_occurrence",
+    "most_confident",
+    "pseudo_label",
+    "sharpen",
+    "update_average",
+]
 
 
 def pseudo_label(logits: Tensor, threshold: float | Tensor) -> PseudoLabels:
@@ -105,6 +113,26 @@ def histogram(labels: Tensor, classes: int, weights: Tensor | None = None) -> Te
     """
     one_hot = labels[:, None] == torch.arange(classes, device=labels.device)
     return (one_hot if weights is None else one_hot * weights[:, None]).sum(0)
+
+
+def last_occurrence(values: Tensor) -> Tensor:
+    """Find the last entry that has the same value as each entry.
+
+    ``memory[rows] = new[last_occurrence(rows)]`` stores the last of the rows that occur several times, in whatever
+    order a device writes them.
+
+    Parameters
+    ----------
+    values : Tensor
+        Integers (n,).
+
+    Returns
+    -------
+    Tensor
+        Positions (n,).
+    """
+    ordered, order = values.sort(stable=True)
+    return order[torch.searchsorted(ordered, values, right=True) - 1]
 
 
 def update_average(average: Tensor, value: Tensor, decay: float) -> None:

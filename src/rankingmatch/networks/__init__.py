@@ -21,19 +21,26 @@ from rankingmatch.networks.classifier import (
     to_tensor,
 )
 from rankingmatch.networks.efficientnet_lite import EfficientNetLite
+from rankingmatch.networks.heads import NormalizedLinear, normalize_head
+from rankingmatch.networks.inpainting import InpaintingGenerator
 from rankingmatch.networks.packaged import WeightsInfo
 from rankingmatch.networks.pretrained import head_parameters, input_side
 from rankingmatch.networks.registry import NETWORKS, NetworkFactory, register_network
+from rankingmatch.networks.what_where import WhatWhereDecoder, WhatWhereEncoder
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 
 __all__ = [
     "NETWORKS",
     "Classifier",
     "EfficientNetLite",
+    "InpaintingGenerator",
     "NetworkFactory",
     "NetworkSettings",
+    "NormalizedLinear",
     "Output",
     "WeightsInfo",
+    "WhatWhereDecoder",
+    "WhatWhereEncoder",
     "WideResNet",
     "batched_outputs",
     "channel_statistics",
@@ -43,6 +50,7 @@ __all__ = [
     "input_side",
     "make_backbone",
     "make_classifier",
+    "normalize_head",
     "predict_logits",
     "predict_logits_and_features",
     "predict_probabilities",

@@ -6,7 +6,12 @@ from typing import Any, Self
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["freeze_batchnorm", "set_batchnorm_momentum"]
+__all__ = ["batch_norm_of_training", "freeze_batchnorm", "set_batchnorm_momentum"]
+
+
+def batch_norm_of_training(width: int) -> nn.BatchNorm2d:
+    """BatchNorm for a part that is used in training only: it always normalizes by the batch."""
+    return nn.BatchNorm2d(width, track_running_stats=False)
 
 
 def set_batchnorm_momentum(network: nn.Module, momentum: float) -> None:

@@ -3,12 +3,14 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
-from rankingmatch.core.options import import_object, option
+from rankingmatch.core.import_path import import_object
+from rankingmatch.core.options import option
 from rankingmatch.networks.classifier import Classifier, Tune
 from rankingmatch.networks.pretrained import TIMM_PREFIX, adapted, load_weights, own_normalization, timm_backbone
 from rankingmatch.networks.registry import NETWORKS, NetworkFactory
@@ -33,15 +35,18 @@ class NetworkSettings:
         What is trained; the rest of the network is frozen.
     fixed_batchnorm : bool or None
         Whether BatchNorm's running statistics stay fixed; None if the weights are pretrained.
+    initial_head : {"random", "fitted"}
+        How the head starts; one that is fitted takes normalized features.
     weights : str or None
         The path of a safetensors file with weights to start from.
     """
 
     network: str = option(
         "wrn-28-2",
-        "A Wide ResNet (wrn-28-2, wrn-28-2-large, wrn-37-2, wrn-D-W), 'small' for tiny images, efficientnet-lite0, "
-        "-lite1 or -lite2 for photographs, timm:NAME or timm:NAME@SIDE for a model of timm, or the import path "
-        "package.module:factory of a function called with (channels, classes).",
+        "A Wide ResNet (wrn-28-2, wrn-28-2-large, wrn-37-2, wrn-D-W), 'small' for tiny images, swwae or "
+        "swwae-small for the method swwae, efficientnet-lite0, -lite1 or -lite2 for photographs, timm:NAME or "
+        "timm:NAME@SIDE for a model of timm, or the import path package.module:factory of a function called with "
+        "(channels, classes).",
     )
     batchnorm_momentum: float | None = option(
         None,
@@ -58,6 +63,11 @@ class NetworkSettings:
     )
     fixed_batchnorm: bool | None = option(
         None, "Keep BatchNorm's running statistics fixed; by default, if the weights are pretrained."
+    )
+    initial_head: Literal["random", "fitted"] = option(
+        "random",
+        "How the head starts: with random weights, or fitted to the labels on normalized pretrained features. If the "
+        "method uses unlabeled images, labels are first propagated to them, along nearest neighbors.",
     )
     weights: str | None = option(
         None,

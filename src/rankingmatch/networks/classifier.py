@@ -1,6 +1,6 @@
 """A classifier: uint8 images → logits and features, with the input normalization as part of the model."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.distributed import gathered, scattered
+from rankingmatch.core.errors import RunError
 
 __all__ = [
     "Classifier",
     "Output",
     "Tune",
+    "at_least_float32",
     "batched_outputs",
     "channel_statistics",
     "predict_logits",
@@ -73,6 +75,25 @@ class Classifier(nn.Module):
         logits = gathered(own.logits, len(images))
         return Output(logits, logits if own.features is own.logits else gathered(own.features, len(images)))
 
+    def on_rows(self, compute: Callable[[Tensor], tuple[Tensor, ...]], images: Tensor) -> tuple[Tensor, ...]:
+        """Compute more than the output of the network, in the same way: of own rows if `divided`, results of all.
+
+        Parameters
+        ----------
+        compute : callable
+            Normalized images (n, c, h, w) → tensors with n rows.
+        images : Tensor
+            Images (n, c, h, w) with values 0 to 255, of any dtype.
+
+        Returns
+        -------
+        tuple of Tensor
+            The results for all images.
+        """
+        if not self.divided:
+            return compute(self._normalized(images))
+        return tuple(gathered(own, len(images)) for own in compute(self._normalized(scattered(images))))
+
     @property
     def takes_maps(self) -> bool:
         """Whether floating-point inputs are maps: outputs of the frozen part of the network."""
@@ -99,15 +120,15 @@ class Classifier(nn.Module):
             result = self.backbone.upper(maps)  # type: ignore[operator]
         else:
             result = self.backbone(self._normalized(images))
-        return Output(*map(_at_least_float32, result)) if isinstance(result, tuple) else _logits_only(result)
+        return Output(*map(at_least_float32, result)) if isinstance(result, tuple) else _logits_only(result)
 
 
 def _logits_only(logits: Tensor) -> Output:
-    logits = _at_least_float32(logits)
+    logits = at_least_float32(logits)
     return Output(logits, logits)
 
 
-def _at_least_float32(values: Tensor) -> Tensor:
+def at_least_float32(values: Tensor) -> Tensor:
     """Half-precision outputs in float32, which probabilities and losses need."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
@@ -197,9 +218,15 @@ def predict_probabilities(
     -------
     ndarray
         Probabilities (n, classes).
+
+    Raises
+    ------
+    RunError
+        If they are not finite.
     """
     batches = batched_outputs(model, images, device, size)
-    return np.concatenate([output.logits.softmax(1, dtype=dtype).cpu().numpy() for output in batches])
+    probabilities = [output.logits.softmax(1, dtype=dtype).cpu().numpy() for output in batches]
+    return _finite(np.concatenate(probabilities))
 
 
 def predict_logits_and_features(
@@ -216,13 +243,25 @@ def predict_logits_and_features(
     -------
     tuple of ndarray
         Logits (n, classes) and features (n, width); None instead of the features if the network returns logits only.
+
+    Raises
+    ------
+    RunError
+        If the logits are not finite.
     """
     logits, features = [], []
     for output in batched_outputs(model, images, device, size):
         logits.append(output.logits.cpu().numpy())
         if output.features is not output.logits:
             features.append(output.features.cpu().numpy())
-    return np.concatenate(logits), np.concatenate(features) if features else None
+    return _finite(np.concatenate(logits)), np.concatenate(features) if features else None
+
+
+def _finite(outputs: np.ndarray) -> np.ndarray:
+    """The outputs of a model; RunError if they are NaN or infinite, and so are no predictions."""
+    if not np.isfinite(outputs).all():
+        raise RunError("the outputs of the model are not finite: its weights are damaged, or its training diverged")
+    return outputs
 
 
 def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:

@@ -1,18 +1,18 @@
 """Pretrained backbones: models of timm, and weights from safetensors files."""
 
 import importlib
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, first_line, setting
+from rankingmatch.core.reading import BadFileError
+from rankingmatch.core.tensor_files import read_tensor_header, read_tensors, require_finite
 
 __all__ = [
     "TIMM_PREFIX",
@@ -149,7 +149,7 @@ def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, 
     """Load the weights of a safetensors file into a backbone; return the normalization if the file has one.
 
     The file has the parameter names of the network, as those of timm do, or was saved by this package. All tensors must
-    fit except for those of a head of a different size, which is initialized randomly, with a warning.
+    fit except for those of a head of a different size or kind, which is initialized randomly, with a warning.
     """
     given, normalization = _read(Path(path))
     inner, prefix = _inner(backbone)
@@ -157,7 +157,11 @@ def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, 
         given = {name.removeprefix(prefix): value for name, value in given.items()}
     own = inner.state_dict()
     head = {name.removeprefix(prefix) for name in head_parameters(backbone)}
-    head_fits = all(name in given and given[name].shape == own[name].shape for name in head)
+    centers = {
+        name for name in given.keys() - own.keys() if name.endswith(".center")
+    }  # of a head on normalized features
+    given = {name: value for name, value in given.items() if name not in centers}
+    head_fits = not centers and all(name in given and given[name].shape == own[name].shape for name in head)
     reset = set() if head_fits else head
     problems = _mismatches({name: value for name, value in own.items() if name not in reset}, given, own)
     if problems:
@@ -165,7 +169,7 @@ def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, 
     inner.load_state_dict({name: own[name] if name in reset else given[name] for name in own})
     if reset:
         names = ", ".join(sorted(reset))
-        log.warning("%s: the head has a different size and is initialized randomly: %s", path, names)
+        log.warning("%s: the head has a different size or kind and is initialized randomly: %s", path, names)
     return normalization
 
 
@@ -183,12 +187,12 @@ def _mismatches(needed: dict[str, Tensor], given: dict[str, Tensor], known: dict
 def _read(path: Path) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
     """The weights of a file by name, and the normalization if it was saved by this package."""
     try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            saved_here = "rankingmatch" in (file.metadata() or {})
+        saved_here = "rankingmatch" in read_tensor_header(path).metadata
+        tensors = read_tensors(path)
+        require_finite(tensors)
     except FileNotFoundError:
         raise ConfigError(f"{setting('weights')}: there is no file {path}") from None
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+    except (OSError, BadFileError) as error:
         raise ConfigError(f"{setting('weights')}: {path} is not a safetensors file ({_reason(error)})") from error
     if not (saved_here and "mean" in tensors and "std" in tensors):
         return tensors, None

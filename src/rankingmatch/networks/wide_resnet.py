@@ -11,6 +11,8 @@ from rankingmatch.networks.registry import NetworkFactory, register_network
 
 __all__ = ["Block", "WideResNet", "wide_resnet"]
 
+DEEPEST, WIDEST = 2000, 1000  # a larger one takes minutes to build
+
 
 class WideResNet(nn.Module):
     """Pre-activation Wide ResNet: a stem of 16 filters, groups whose width doubles, a linear head.
@@ -111,10 +113,12 @@ def wide_resnet(name: str) -> NetworkFactory | None:
     ConfigError
         If there is no network of this depth or width.
     """
-    match = re.fullmatch(r"wrn-(\d+)-(\d+)(-large)?", name)
+    match = re.fullmatch(r"wrn-([0-9]{1,6})-([0-9]{1,6})(-large)?", name)
     if match is None:
         return None
     depth, width, large = int(match[1]), int(match[2]), match[3] is not None
+    if depth > DEEPEST or width > WIDEST:
+        raise ConfigError(f"network '{name}': the depth must be at most {DEEPEST} and the width at most {WIDEST}")
     for groups in (3, 4):
         blocks, rest = divmod(depth - 1 - groups, 2 * groups)
         if width == 0:

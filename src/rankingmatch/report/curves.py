@@ -123,17 +123,17 @@ def class_share_panels(runs: list[RunData]) -> list[Panel]:
 
 
 def cost_panels(runs: list[RunData]) -> list[Panel]:
-    """Time and memory as in Figures 3 and 12-14: by epoch, and by batch where it was measured."""
+    """Time and memory as in Figures 3 and 12-14: between evaluations, and by batch where it was measured."""
     measured = [run for run in runs if len(run.step_costs)]
     steps = [run.step_costs[:, 0] for run in measured]
     milliseconds = [1000 * run.step_costs[:, 1] for run in measured]
     megabytes = [run.step_costs[:, 2] / MEGABYTE for run in measured]
     names = [run.name for run in measured]
-    by_epoch = "per epoch (evaluation interval)"
+    between = "between two evaluations"  # an epoch, if evaluations are not set otherwise
     return _with_numbers(
         [
-            Panel("epoch_seconds", f"Time {by_epoch}", "seconds", [_epoch_seconds(run) for run in runs], "epoch"),
-            Panel("epoch_memory", f"Peak memory {by_epoch}", "MB", [_epoch_memory(run) for run in runs], "epoch"),
+            Panel("epoch_seconds", f"Time {between}", "seconds", [_epoch_seconds(run) for run in runs], "evaluation"),
+            Panel("epoch_memory", f"Peak memory {between}", "MB", [_epoch_memory(run) for run in runs], "evaluation"),
             Panel(
                 "batch_seconds",
                 "Time per batch",

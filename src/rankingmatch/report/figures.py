@@ -12,6 +12,8 @@ from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.report.comparison import FoldDifference
 from rankingmatch.report.curves import PanelData
 from rankingmatch.report.page import PageContent
+from rankingmatch.report.sections.pairs import PairsOfRun
+from rankingmatch.report.thumbnails import SpriteData, thumbnails_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_figures", "require_plotting"]
 
 FORMATS = ("png", "svg")
+PAIRS_IN_A_ROW = 4
 NAMED_CLASSES = 20  # with more classes their names are left out
 
 
@@ -60,6 +63,8 @@ def draw_figures(content: PageContent, directory: Path) -> list[Path]:
         figures.draw_runs(f"map_{kind}", runs, partial(_embedding, kind=kind), side=4)
     for kind in ("outputs", "representations"):
         figures.draw_runs(f"similarity_{kind}", sections["pairs"]["runs"], partial(_similarity, kind=kind))
+    for run in sections["pairs"]["runs"]:
+        figures.draw_pairs(run, content["sprites"][run["sprite"]])
     differences = sections["overview"]["fold_differences"]
     if differences:
         figures.draw("differences", partial(_differences, rows=differences))
@@ -81,9 +86,7 @@ class _Figures:
         figure: Figure = Figure(figsize=((side + 1) * len(fill), side), layout="constrained")
         for axes, fill_axes in zip(figure.subplots(1, len(fill), squeeze=False)[0], fill, strict=True):
             fill_axes(axes)
-        for suffix in FORMATS:
-            self.files.append(self.directory / f"{name}.{suffix}")
-            figure.savefig(self.files[-1], dpi=150)
+        self._save(figure, name)
 
     def draw_runs(
         self,
@@ -98,10 +101,36 @@ class _Figures:
             header = self.runs[run["run"]]
             fill(axes, run, [escape(name) for name in header["classes"]])
             if len(shown) > 1:
-                axes.set_title(escape(header["name"]), fontsize=9)
+                title = axes.get_title()
+                axes.set_title(escape(header["name"]) + (f"\n{title}" if title else ""), fontsize=9)
 
         if shown:
             self.draw(name, *(partial(fill_run, run=run) for run in shown), side=side)
+
+    def draw_pairs(self, run: PairsOfRun, sprite: SpriteData | None) -> None:
+        """Write the pairs of each class, as in the paper's Figure 4; of several runs, a figure for each."""
+        from matplotlib.figure import Figure
+
+        if not run["examples"] or sprite is None:
+            return
+        header, images, count = self.runs[run["run"]], thumbnails_of(sprite), len(run["examples"])
+        figure = Figure(figsize=(2.6 * PAIRS_IN_A_ROW, 1.9 * -(-count // PAIRS_IN_A_ROW)), layout="constrained")
+        grid = figure.subplots(-(-count // PAIRS_IN_A_ROW), 2 * PAIRS_IN_A_ROW, squeeze=False).reshape(-1, 2)
+        for axes in grid.flat:
+            axes.axis("off")
+        for (left, right), pair in zip(grid, run["examples"], strict=False):
+            for axes, index in zip((left, right), pair["thumbnails"], strict=True):
+                axes.imshow(images[index].squeeze(), cmap="gray", vmin=0, vmax=255)
+            left.set_title(escape(header["classes"][pair["label"]]), fontsize=8, loc="left")
+            right.set_title(f"{pair['outputs']:.2f}, {pair['representations']:.2f}", fontsize=8)
+        figure.suptitle("Cosine similarity of outputs, and of representations", fontsize=9)
+        number = "" if len(self.runs) == 1 else f"_{run['run']}"
+        self._save(figure, f"pairs{number}")
+
+    def _save(self, figure: Any, name: str) -> None:
+        for suffix in FORMATS:
+            self.files.append(self.directory / f"{name}.{suffix}")
+            figure.savefig(self.files[-1], dpi=150)
 
 
 def escape(text: str) -> str:
@@ -117,16 +146,18 @@ def _panel(axes: "Axes", panel: PanelData) -> None:
     if panel["heat_map"]:
         shares = np.stack([_numbers(row) for row in panel["heat_map"]])
         x = panel["curves"][0]["x"]
-        image = axes.imshow(shares, aspect="auto", cmap="Blues", extent=(x[0], x[-1], len(shares) - 0.5, -0.5))
+        left, right = (x[0], x[-1]) if len(x) > 1 else (x[0] - 0.5, x[0] + 0.5)  # one column needs a width
+        image = axes.imshow(shares, aspect="auto", cmap="Blues", extent=(left, right, len(shares) - 0.5, -0.5))
         axes.figure.colorbar(image, ax=axes, label=panel["y_label"])
         axes.set_ylabel("class")
     else:
         for curve in panel["curves"]:
-            axes.plot(curve["x"], _numbers(curve["y"]), label=escape(curve["name"]), linewidth=1.2)
+            y = _numbers(curve["y"])
+            marker = "o" if np.isfinite(y).sum() == 1 else None  # a line through one point is invisible
+            axes.plot(curve["x"], y, label=escape(curve["name"]), linewidth=1.2, marker=marker)
         axes.set_ylabel(panel["y_label"])
         axes.grid(alpha=0.3)
-        if len(panel["curves"]) > 1:
-            axes.legend(fontsize=7)
+        axes.legend(fontsize=7)
     axes.set_title(escape(panel["title"]), fontsize=10)
     axes.set_xlabel(panel["x_label"])
 
@@ -167,7 +198,8 @@ def _embedding(axes: "Axes", run: Mapping[str, Any], names: list[str], kind: str
     axes.set_yticks([])
     if len(names) <= NAMED_CLASSES:
         axes.legend(fontsize=6, markerscale=3, loc="best")
-    axes.set_title(kind, fontsize=9)
+    error = "" if run["error"] is None else f": error {run['error']:.2f} %"
+    axes.set_title(f"{kind}{error} ({len(x):,} {run['subset']} images)", fontsize=9)
 
 
 def _similarity(axes: "Axes", run: Mapping[str, Any], _: list[str], kind: str) -> None:

@@ -25,6 +25,11 @@ def gather_notes(runs: list[RunData]) -> list[Note]:
     ]
 
 
+def _says_what_replaces_test(run: RunData) -> bool:
+    """Whether one of the run's own notes says that there are no test images, and what is shown instead."""
+    return run.evaluated is not None and run.evaluated.subset != "test"
+
+
 def notes_of(run: RunData) -> list[str]:
     """How the run ended, and what cannot be shown."""
     notes = []
@@ -37,7 +42,7 @@ def notes_of(run: RunData) -> list[str]:
         notes.append(f"This run is not finished: {run.step:,} of {run.steps:,} steps so far.")
     if not run.history:
         notes.append("There is no evaluation yet, so there are no curves.")
-    elif not any(row.get("test_error") is not None for row in run.history):
+    elif not any(row.get("test_error") is not None for row in run.history) and not _says_what_replaces_test(run):
         notes.append("There are no test labels, so there is no test error.")
     if run.history and not any("class_shares" in row for row in run.history):
         notes.append("This run was made by an earlier version, which did not record class shares and memory.")

@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -75,21 +75,34 @@ def runs_in_detail(runs: list[RunData]) -> list[int]:
     return first_folds(runs, MOST_DETAILED_RUNS)
 
 
-def page_content(runs: list[RunData]) -> PageContent:
+def page_content(
+    runs: list[RunData],
+    points: int | None = None,
+    progress: Callable[[str, int, int | None], None] = lambda task, done, total: None,
+) -> PageContent:
     """Build the content of every section.
 
     Parameters
     ----------
     runs : list of RunData
         The runs on the page, at least one, with predictions for those that `runs_in_detail` chooses.
+    points : int, optional
+        Most points of a map; by default 2000, and fewer for several runs, because t-SNE takes long.
+    progress : callable
+        Called with a task, how much of it is done, and how much it is.
 
     Returns
     -------
     PageContent
         Plain values, for `render_page` and `rankingmatch.report.figures.draw_figures`.
     """
-    report = ReportInput(runs, runs_in_detail(runs), {})
-    sections = {section.key: section.build(report) for section in load_sections()}
+    report = ReportInput(runs, runs_in_detail(runs), {}, points)
+    sections: dict[str, Mapping[str, Any]] = {}
+    known = load_sections()
+    for done, section in enumerate(known):
+        progress("writing the report", done, len(known))
+        sections[section.key] = section.build(report)
+    progress("writing the report", len(known), len(known))
     return {
         "created": datetime.date.today().isoformat(),
         "title": _title(runs),

@@ -5,7 +5,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.core.metrics import calibration_error, confusion_matrix, error_rate
+from rankingmatch.core.metrics import balanced_error_rate, calibration_error, confusion_matrix, error_rate
 from rankingmatch.report.intervals import wilson_interval
 from rankingmatch.report.run_data import Predictions
 
@@ -26,6 +26,7 @@ class PredictionMetrics:
 
     count: int
     error: float
+    balanced_error: float  # mean over the classes
     interval: tuple[float, float]
     calibration_error: float
     confusion: np.ndarray  # (classes, classes): row = true class
@@ -44,6 +45,7 @@ def prediction_metrics(predictions: Predictions) -> PredictionMetrics | None:
     return PredictionMetrics(
         count=len(known),
         error=error_rate(confusion),
+        balanced_error=balanced_error_rate(confusion),
         interval=wilson_interval(int(wrong.sum()), len(known)),
         calibration_error=calibration_error(confidence, ~wrong, BINS),
         confusion=confusion,

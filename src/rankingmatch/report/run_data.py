@@ -131,6 +131,8 @@ class RunData:
         Confidence threshold τ of the method, if it has one.
     test_error, val_error : float, optional
         Errors in percent at the last evaluation.
+    test_balanced_error : float, optional
+        Mean over the classes of their test errors at the last evaluation; None in older runs.
     seconds : float, optional
         Time the run has taken.
     diverged_at : int, optional
@@ -162,6 +164,7 @@ class RunData:
     threshold: float | None = None
     test_error: float | None = None
     val_error: float | None = None
+    test_balanced_error: float | None = None
     seconds: float | None = None
     diverged_at: int | None = None
     diverged_part: str | None = None

@@ -21,11 +21,14 @@ class ReportInput:
         Indices of the runs whose predictions are shown.
     sprites : dict of str to Sprite
         Thumbnails of the page. A section adds the images it shows; sections that show the same image share it.
+    points : int, optional
+        Most points of a map; by default it depends on the number of runs.
     """
 
     runs: list[RunData]
     detailed: list[int]
     sprites: dict[str, Sprite]
+    points: int | None = None
 
     def detailed_runs(self) -> Iterator[tuple[int, RunData]]:
         """Index and data of each run whose predictions are shown."""

@@ -67,6 +67,16 @@ class Sprite:
         }
 
 
+def thumbnails_of(sprite: SpriteData) -> list[np.ndarray]:
+    """The (height, width, channels) thumbnails of a sprite, in order."""
+    content = base64.b64decode(sprite["image"].partition(",")[2])
+    pixels = np.asarray(Image.open(io.BytesIO(content)))
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    corners = np.ndindex(sprite["rows"], sprite["columns"])
+    starts = ((row * sprite["tile_height"], column * sprite["tile_width"]) for row, column in corners)
+    return [pixels[y : y + sprite["height"], x : x + sprite["width"]] for y, x in starts]
+
+
 def thumbnail(image: np.ndarray) -> np.ndarray:
     """An (h, w, c) image as (h, w, 1 or 3), reduced if it is larger than a thumbnail."""
     height, width, channels = image.shape

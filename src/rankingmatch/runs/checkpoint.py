@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.torch import load, save
 from rankingmatch.core.atomic import write_atomically, write_json
 from rankingmatch.core.errors import RunError, setting
 from rankingmatch.core.formats import FORMATS, check_format
+from rankingmatch.core.reading import check_value, read_bytes, read_json
 from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot, upgrade_tensors
 from rankingmatch.training.state import State
 
@@ -20,17 +22,22 @@ __all__ = ["checksums", "restore_latest", "save_checkpoint"]
 log = logging.getLogger(__name__)
 
 
-def save_checkpoint(directory: Path, state: State, keep: int = 2) -> None:
+MOST_VALUES = 2**20  # bytes of the JSON file
+MOST_TIMES = 8  # the size of a fresh state: what an optimizer stores for each weight is added at the first step
+
+
+def save_checkpoint(directory: Path, state: State, keep: int = 2, *, identity: Mapping[str, Any] | None = None) -> None:
     """Write the state as a checkpoint, and delete all but the `keep` newest ones.
 
-    The JSON file is written last: a checkpoint without it does not count.
+    The JSON file is written last: a checkpoint without it does not count. It also has the `identity` of the run, by
+    which `restore_latest` recognizes the checkpoint of another run.
     """
     directory.mkdir(exist_ok=True)
     snapshot = take_snapshot(state)
     name = f"step-{state.step:09d}"
     content = save(snapshot.tensors)
     write_atomically(directory / f"{name}.safetensors", content)
-    values = {"format": FORMATS["checkpoint"], **snapshot.values}
+    values = {"format": FORMATS["checkpoint"], **({"run": identity} if identity else {}), **snapshot.values}
     write_json(directory / f"{name}.json", {**values, **checksums(values, content)})
     # Checkpoints of later steps were found damaged, or training would not be here: they must not displace good ones.
     kept = [path.stem for path in _checkpoints(directory) if path.stem <= name][:keep]
@@ -46,15 +53,16 @@ def checksums(values: dict[str, Any], content: bytes) -> dict[str, str]:
     return {name: hashlib.sha256(covered).hexdigest() for name, covered in digests.items()}
 
 
-def restore_latest(directory: Path, state: State) -> bool:
+def restore_latest(directory: Path, state: State, *, identity: Mapping[str, Any] | None = None) -> bool:
     """Restore the newest intact checkpoint; a damaged one is reported, and the one before it is used.
 
-    Returns False if there is no checkpoint at all; raises RunError if there are some and none can be used.
+    Returns False if there is no checkpoint at all; raises RunError if there are some and none can be used, or if one is
+    of a run with another `identity`.
     """
     paths = _checkpoints(directory)
     for path in paths:
         try:
-            snapshot = _read(path, state)
+            snapshot = _read(path, state, identity or {})
         except (OSError, ValueError, SafetensorError, RecursionError) as error:
             log.warning("checkpoint %s cannot be used (%s)", path.stem, error)
             continue
@@ -70,12 +78,11 @@ def _checkpoints(directory: Path) -> list[Path]:
     return sorted(directory.glob("step-*.json"), reverse=True)
 
 
-def _read(path: Path, state: State) -> Snapshot:
+def _read(path: Path, state: State, identity: Mapping[str, Any]) -> Snapshot:
     """A checkpoint, verified completely before any of it is used; raises ValueError if it is damaged."""
-    values = json.loads(path.read_text())
-    content = path.with_suffix(".safetensors").read_bytes()
-    if not isinstance(values, dict):
-        raise ValueError("its JSON is not a checkpoint's")  # noqa: TRY004 - about the file, not an argument
+    values = read_json(path, MOST_VALUES)
+    size = sum(tensor.nbytes for tensor in take_snapshot(state).tensors.values())
+    content = read_bytes(path.with_suffix(".safetensors"), MOST_TIMES * size + MOST_VALUES)
     expected = checksums(values, content)
     # Checkpoints of earlier versions have no checksum of their values.
     found = {**expected, "sha256": None, **{name: values.pop(name) for name in expected if name in values}}
@@ -83,6 +90,18 @@ def _read(path: Path, state: State) -> Snapshot:
         raise ValueError("its checksum does not match")
     check_format("checkpoint", values, path)
     values.pop("format", None)
+    _require_same_run(path, values.pop("run", {}), identity)
     snapshot = Snapshot(upgrade_tensors(load(content)), values)
     check_snapshot(snapshot, state)
     return snapshot
+
+
+def _require_same_run(path: Path, found: Any, identity: Mapping[str, Any]) -> None:
+    """Raise RunError if a checkpoint is of another run; one of an earlier version does not have all the values."""
+    check_value("run", found, dict)
+    for name in sorted(identity.keys() & found.keys()):
+        if found[name] != identity[name]:
+            raise RunError(
+                f"{path} is of another run: its {name} is {found[name]!r:.40}, not {identity[name]!r:.40}; restore the "
+                f"files of this run, or start another one with {setting('out')}"
+            )

@@ -12,6 +12,7 @@ from rankingmatch.augment import ViewSettings
 from rankingmatch.core.devices import find_device
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.formats import FORMATS
+from rankingmatch.core.import_path import is_import_path
 from rankingmatch.core.options import Kind, Option, check, option, options_of, validate
 from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
@@ -64,6 +65,8 @@ SECTIONS: dict[str, type] = {
 }
 DEFAULT_METHOD = "rankingmatch-bm"
 RENAMED = {"licence": "license"}  # options of earlier versions
+# What runs computed before they had these hyperparameters, whose defaults differ.
+BEFORE: dict[str, Any] = {"true_triplets": True, "similarity": "dot"}
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,10 @@ class Config:
             names = {name: values[name] for name in ("dataset", "method")}
             if not all(isinstance(name, str) for name in names.values()):
                 raise TypeError("dataset and method must be names")
-            # An option that is newer than the file has its default, as in the sections.
-            hyperparameters = {**_defaults(names["method"]), **values["hyperparameters"]}
+            # An option that is newer than the file has its default, as in the sections, or what was computed before.
+            defaults = _defaults(names["method"])
+            before = {name: value for name, value in BEFORE.items() if name in defaults}
+            hyperparameters = {**defaults, **before, **values["hyperparameters"]}
             config = cls(**names, hyperparameters=hyperparameters, **sections)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"not a configuration of this version: {error}") from error
@@ -103,6 +108,20 @@ class Config:
         """Every setting and hyperparameter by name, on one level."""
         sections = (dataclasses.asdict(getattr(self, name)) for name in SECTIONS)
         return {**{name: value for section in sections for name, value in section.items()}, **self.hyperparameters}
+
+    def changes(self) -> dict[str, dict[str, Any]]:
+        """The settings and hyperparameters that differ from their defaults, by section."""
+        defaults = {name: {option.name: option.default for option in options_of(SECTIONS[name])} for name in SECTIONS}
+        defaults["hyperparameters"] = _defaults(self.method)
+        return {
+            section: {name: value for name, value in values.items() if value != defaults[section][name]}
+            for section, values in dataclasses.asdict(self).items()
+            if section in defaults
+        }
+
+    def import_paths(self) -> list[str]:
+        """The method and the network, where they are named by an import path."""
+        return [name for name in (self.method, self.network.network) if is_import_path(name)]
 
     def learns_like(self, other: "Config") -> bool:
         """Whether two configurations give the same result; where and how they are computed may differ."""
@@ -126,11 +145,16 @@ class Plan:
     config: Config
     source: Source
     preset: Mapping[str, Any] = field(default_factory=dict)  # the settings that follow from the images
+    downloads: bool = True  # whether a dataset may be downloaded
 
 
-def plan_of(config: Config) -> Plan:
-    """The plan for the configuration of an existing run."""
-    return Plan(config, find_source(config.dataset, **_places(config.settings())))
+def plan_of(config: Config, *, data_dir_given: bool = False) -> Plan:
+    """The plan for the configuration of an existing run.
+
+    A dataset is not downloaded to a directory that only the run's file has: someone else may have written it.
+    """
+    downloads = data_dir_given or config.execution.data_dir is None
+    return Plan(config, find_source(config.dataset, **_places(config.settings())), downloads=downloads)
 
 
 def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: Source | None = None) -> Plan:
@@ -153,10 +177,12 @@ def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: 
     given = absolute_paths(given)
     source = source or find_source(dataset, **_places(given))
     given = _sized_for_network(source, given)
-    fine_tuning = fine_tuning_settings(source, given)
+    own = find_method(method).preset if method else {}  # a method may have a network of its own
+    fine_tuning = fine_tuning_settings(source, {**own, **given})
     method = method or (DEFAULT_METHOD if fine_tuning is None else FINE_TUNING_METHOD)
     preset = source.preset(given.get("image_size")) if fine_tuning is None else _known(fine_tuning, method)
-    values = {**preset, **find_method(method).preset, **given}
+    info = find_method(method)
+    values = {**preset, **info.preset, **info.dataset_presets.get(source.name, {}), **given}
     if given.get("epochs") is not None:
         values["steps"] = None
     return Plan(assemble(source.name, method, values), source, preset)

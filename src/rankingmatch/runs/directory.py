@@ -3,20 +3,34 @@
 import json
 import os
 import platform
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
-from rankingmatch.core.atomic import write_atomically, write_json
-from rankingmatch.core.errors import ConfigError, RunError, setting
+from rankingmatch.core.atomic import open_for_appending, write_atomically, write_json
+from rankingmatch.core.commit import source_commit
+from rankingmatch.core.errors import ConfigError, RunError, setting, writing_remedy
 from rankingmatch.core.formats import FORMATS, check_format
+from rankingmatch.core.import_path import require_trusted, trust
+from rankingmatch.core.reading import (
+    BadFileError,
+    Between,
+    Size,
+    check_value,
+    in_line,
+    read_bytes,
+    read_json,
+    read_json_lines,
+    typed,
+)
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.model import ModelInfo, load_model
@@ -25,6 +39,27 @@ from rankingmatch.training.records import Record
 __all__ = ["Result", "Run"]
 
 LOCK = ".lock"
+OWN_FILES = (
+    *("config.json", "split.json", "result.json", "metrics.jsonl", "steps.csv"),
+    *("model.safetensors", "best.safetensors"),
+)
+COSTS = "step,seconds,memory\n"
+MOST_COSTS = 2**26  # bytes of steps.csv: a million steps have 25 MB
+Percent = Annotated[float, Between(0, 100)]
+Seconds = Annotated[float, Between(0, 1e12)]
+# What a line of metrics.jsonl may have; everything else in it is a number, a truth value, or a list of numbers.
+LINE = {
+    "step": Size,
+    "seconds": Seconds,
+    "val_error": Percent | None,
+    "test_error": Percent | None,
+    "val_balanced_error": Percent | None,
+    "test_balanced_error": Percent | None,
+    "val_recall": list[Percent | None] | None,
+    "test_recall": list[Percent | None] | None,
+    "best": bool | None,
+    "class_shares": list[float] | None,
+}
 
 
 @dataclass(frozen=True)
@@ -43,25 +78,44 @@ class Result:
         The step with the lowest validation error, and the errors there.
     diverged_at, diverged_part
         The step at which a loss became non-finite, and which one; None if training did not diverge.
+    test_balanced_error, val_balanced_error
+        The mean over the classes of their errors at the last step; None without such images, and in results of earlier
+        versions.
+    test_recall, val_recall
+        The recall of each class in percent at the last step, likewise; None for a class without images.
     """
 
     dataset: str
     method: str
-    labels: int
+    labels: Size
     seed: int
-    steps: int
-    seconds: float
-    test_error: float | None
-    val_error: float | None
-    best_step: int | None = None
-    best_val_error: float | None = None
-    best_test_error: float | None = None
-    diverged_at: int | None = None
+    steps: Size
+    seconds: Seconds
+    test_error: Percent | None
+    val_error: Percent | None
+    best_step: Size | None = None
+    best_val_error: Percent | None = None
+    best_test_error: Percent | None = None
+    diverged_at: Size | None = None
     diverged_part: str | None = None
+    test_balanced_error: Percent | None = None
+    val_balanced_error: Percent | None = None
+    test_recall: list[Percent | None] | None = None
+    val_recall: list[Percent | None] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with the format number."""
         return {"format": FORMATS["result"], **asdict(self)}
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """The content of split.json."""
+
+    labeled: list[Size]
+    validation: list[Size]
+    fingerprint: str = ""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Run:
@@ -71,10 +125,13 @@ class Run:
     ----------
     path
         The directory, which need not exist yet.
+    trust
+        Whether a method or network that the files name by an import path may be imported, which runs its code.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, trust: bool = False) -> None:
         self.path = path
+        self.trust = trust
 
     @property
     def model_path(self) -> Path:
@@ -130,6 +187,7 @@ class Run:
         self.require_empty()
         environment = {
             "rankingmatch": __version__,
+            "commit": source_commit(),
             "torch": torch.__version__,
             "python": platform.python_version(),
             "machine": platform.platform(),
@@ -149,8 +207,13 @@ class Run:
 
     def require_same_images(self, fingerprint: str) -> None:
         """Raise RunError if the run was started with other images than those of this fingerprint."""
-        split = self._split()
-        if split is not None and split.get("fingerprint", "") != fingerprint:
+        split = self.split_rows()
+        if split is None and any(self.checkpoints.glob("step-*.json")):
+            raise RunError(
+                f"{self.path} has no split.json, so it is not known with which images it was started; start another "
+                f"run with {setting('out')}"
+            )
+        if split is not None and split.fingerprint != fingerprint:
             raise RunError(
                 f"the folder has changed since {self.path} was started, and a run can only be resumed with the same "
                 f"images; restore them, or start another run with {setting('out')}"
@@ -160,24 +223,27 @@ class Run:
         """Write which training images are labeled and which are held out for validation."""
         write_json(self.path / "split.json", {"format": FORMATS["split"], **rows}, indent=None)
 
-    def _split(self) -> dict[str, Any] | None:
+    def split_rows(self) -> SplitRows | None:
         """The content of split.json; None before it is written."""
         path = self.path / "split.json"
-        return self._read("split", path) if path.exists() else None
+        if not path.exists():
+            return None
+        values = self._read("split", path)
+        with _readable(path):
+            known = {field.name for field in fields(SplitRows)}
+            return typed(SplitRows, {name: value for name, value in values.items() if name in known})
 
     def _read(self, kind: str, path: Path) -> dict[str, Any]:
         """A JSON file of the run, whose format this version knows."""
         with _readable(path):
-            values = json.loads(path.read_text())
-            if not isinstance(values, dict):
-                raise TypeError("it is not a JSON object")
+            values = read_json(path)
             check_format(kind, values, path)
             return values
 
     def skipped(self) -> list[tuple[str, str]]:
         """The files of a folder that were skipped, and why."""
-        with _readable(self.path / "split.json"):
-            return [(file, reason) for file, reason in (self._split() or {}).get("skipped", ())]
+        split = self.split_rows()
+        return [] if split is None else split.skipped
 
     def config(self) -> Config:
         """The configuration of the run."""
@@ -185,20 +251,32 @@ class Run:
         if not path.exists():
             raise RunError(f"{self.path} is not a run directory: it has no config.json")
         values = self._read("config", path)
+        network = values.get("network")
+        names = {"method": values.get("method"), "network": network.get("network") if isinstance(network, dict) else ""}
+        for kind, name in names.items():
+            if isinstance(name, str):
+                self._require_trusted(kind, name, path)
         with _readable(path):
             return Config.from_json(values)
+
+    def _require_trusted(self, kind: str, name: str, path: Path) -> None:
+        if self.trust:
+            trust([name])
+        require_trusted(kind, name, path)
 
     def environment(self) -> dict[str, Any]:
         """Versions and machine of the process that created the run."""
         path = self.path / "config.json"
+        values = self._read("config", path).get("environment", {})
         with _readable(path):
-            return dict(self._read("config", path).get("environment", {}))
+            check_value("environment", values, dict)
+            plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
+            return {name: value if isinstance(value, int) else str(value)[:200] for name, value in plain.items()}
 
     def label_count(self) -> int | None:
         """The number of labeled training images; None before they are chosen."""
-        split = self._split()
-        with _readable(self.path / "split.json"):
-            return None if split is None else len(split["labeled"])
+        split = self.split_rows()
+        return None if split is None else len(split.labeled)
 
     def result(self) -> Result | None:
         """The result; None while the run is not finished."""
@@ -207,7 +285,12 @@ class Run:
             return None
         values = self._read("result", path)
         with _readable(path):
-            return Result(**{name: value for name, value in values.items() if name != "format"})
+            return typed(Result, {name: value for name, value in values.items() if name != "format"})
+
+    def is_finished(self) -> bool:
+        """Whether the run has a result and, unless it diverged, its model: a deleted one is written again."""
+        result = self.result()
+        return result is not None and (result.diverged_at is not None or self.model_path.exists())
 
     def finish(self, result: Result) -> None:
         """Write the result, which finishes the run."""
@@ -218,14 +301,15 @@ class Run:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        with _readable(path):
-            lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-            history = [json.loads(line) for line in lines]
-            if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in history):
-                raise ValueError("a line is not an evaluation")
-            for line in history:
+        with _readable(path, f"delete the line, or start another run with {setting('out')}"):
+            history = list(read_json_lines(path))
+            for number, line in enumerate(history, 1):
                 check_format("metrics", line, path)
                 line.pop("format", None)
+                with in_line(number):
+                    check_line(line)
+            if len({len(line["class_shares"]) for line in history if line.get("class_shares")}) > 1:
+                raise BadFileError("class_shares are those of different numbers of classes")
             return history
 
     def lock(self) -> FileLock:
@@ -233,6 +317,7 @@ class Run:
         lock = FileLock(self.path / LOCK)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.require_no_links()
             lock.acquire(timeout=0)
         except Timeout:
             raise RunError(f"{self.path} is in use by another process; wait for it, or stop it") from None
@@ -242,11 +327,31 @@ class Run:
             ) from error
         return lock
 
+    def require_no_links(self) -> None:
+        """Raise RunError if something in the directory is a link or a device: only the directory itself is written to.
+
+        A run directory that someone else has made could have a link in the place of a file or directory that a run
+        writes to, or deletes old checkpoints from.
+        """
+        for folder in (self.path, self.checkpoints, self.tensorboard_path):
+            for entry in folder.iterdir() if folder.is_dir() else ():
+                mode = entry.lstat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    kind = "a link" if stat.S_ISLNK(mode) else "a device or named pipe"
+                    raise RunError(
+                        f"{entry} is {kind}, and a run writes only to files in its own directory; delete it, or "
+                        "put a copy in its place"
+                    )
+
+    def require_other_file(self, path: Path) -> None:
+        """Raise ConfigError if a file to be written, other than the report, is one of the run's own."""
+        if path.exists() and path.name in OWN_FILES and path.resolve().parent == self.path.resolve():
+            raise ConfigError(f"{setting('out')} {path} is a file of the run, which would be lost; choose another one")
+
     def write_error(self, error: OSError) -> RunError:
         """The error for a disk that is full or gone; the last checkpoint is intact."""
         return RunError(
-            f"{self.path} cannot be written ({error.strerror or error}); free some space or make it writable, and "
-            "resume the run",
+            f"{self.path} cannot be written ({error.strerror or error}); {writing_remedy(error)}, and resume the run",
             resumable=self.path,
         )
 
@@ -264,7 +369,7 @@ class Run:
         """Add an evaluation to the history, with the cost of the steps before it: mean seconds, peak bytes."""
         costs = {"step_seconds": round(step_seconds, 6), "memory": memory}
         line = {"format": FORMATS["metrics"], **record_to_json(record), **costs}
-        with (self.path / "metrics.jsonl").open("a") as file:
+        with open_for_appending(self.path / "metrics.jsonl") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())  # a checkpoint, which is safe from a power failure, may follow
@@ -272,8 +377,8 @@ class Run:
     def append_step(self, step: int, seconds: float, memory: int) -> None:
         """Add the cost of a step to steps.csv: seconds, and peak memory in bytes."""
         path = self.path / "steps.csv"
-        head = "" if path.exists() else "step,seconds,memory\n"
-        with path.open("a") as file:
+        head = "" if path.exists() else COSTS
+        with open_for_appending(path) as file:
             file.write(f"{head}{step},{seconds:.6f},{memory}\n")
 
     def step_costs(self) -> np.ndarray:
@@ -282,8 +387,14 @@ class Run:
         if not path.exists():
             return np.empty((0, 3))
         with _readable(path):
-            lines = [line for line in path.read_text().splitlines(keepends=True)[1:] if line.endswith("\n")]
-            return np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.empty((0, 3))
+            text = read_bytes(path, MOST_COSTS).decode()
+            head, *lines = [line for line in text.splitlines(keepends=True) if line.endswith("\n")] or [COSTS]
+            if head != COSTS:
+                raise BadFileError("its first line is not that of a table of costs")
+            costs = np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.empty((0, 3))
+            if costs.shape[1] != 3 or not (np.isfinite(costs) & (costs >= 0) & (costs < 2**53)).all():
+                raise BadFileError("its lines must have a step, seconds and bytes")
+            return costs
 
     def load_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
         """The trained model: of the last step, or the best one on validation images."""
@@ -293,17 +404,38 @@ class Run:
         if not self.model_path.exists():
             raise RunError(f"{self.path} has no trained model yet, because it is not finished", resumable=self.path)
         if best and not self.best_path.exists():
-            raise RunError(f"{self.path} has no {self.best_path.name}, which needs validation images")
-        return load_model(self.best_path if best else self.model_path, device)
+            had = result is not None and result.best_step is not None
+            reason = "it was deleted" if had else "it needs validation images"
+            raise RunError(f"{self.path} has no {self.best_path.name}: {reason}")
+        return self.read_model(device, best=best)
+
+    def read_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
+        """The model in the file of the last step, or of the best one, also of a run that is not finished."""
+        return load_model(self.best_path if best else self.model_path, device, trust=self.trust)
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Report a damaged file of a run directory in one line, with its name."""
+def _readable(path: Path, remedy: str = "") -> Iterator[None]:
+    """Report a damaged file of a run directory in one line, with its name and what to do."""
     try:
         yield
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, ConfigError) as error:
-        raise RunError(f"{path} cannot be used ({error}); start another run with {setting('out')}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        remedy = remedy or f"start another run with {setting('out')}"
+        raise RunError(f"{path} cannot be used ({reason}); {remedy}") from error
+
+
+def check_line(line: Mapping[str, Any]) -> None:
+    """Raise BadFileError unless a line of metrics.jsonl has the values of an evaluation."""
+    if "step" not in line:
+        raise BadFileError("a line is not an evaluation: it has no step")
+    for name, value in line.items():
+        if name in LINE:
+            check_value(name, value, LINE[name])
+        elif isinstance(value, list):
+            check_value(name, value, list[float])
+        elif not isinstance(value, bool):
+            check_value(name[:50], value, float | None)
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
@@ -317,5 +449,9 @@ def record_to_json(record: Record) -> dict[str, Any]:
             "val_error": record.evaluation.validation_error,
             "test_error": record.evaluation.test_error,
             "best": record.evaluation.best,
+            "val_balanced_error": record.evaluation.validation_balanced_error,
+            "test_balanced_error": record.evaluation.test_balanced_error,
+            "val_recall": record.evaluation.validation_recall,
+            "test_recall": record.evaluation.test_recall,
         }
     return values

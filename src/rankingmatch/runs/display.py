@@ -1,28 +1,28 @@
 """What a person or a program sees while a run is trained."""
 
-import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 
 import rich.live
-from rich.console import Console, Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Group
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.text import Text
 
 from rankingmatch.core.distributed import world_size
-from rankingmatch.core.formats import FORMATS
-from rankingmatch.data import Progress as LoadingProgress
-from rankingmatch.data import no_progress
+from rankingmatch.core.names import printable
+from rankingmatch.core.terminal import TaskColumn, plain_console
 from rankingmatch.runs.directory import record_to_json
+from rankingmatch.runs.events import print_event
 from rankingmatch.runs.job import Display, Job
+from rankingmatch.runs.loading import loading_progress
 from rankingmatch.runs.predict import FilePredictions
 from rankingmatch.training.records import Metrics, Record
 
 __all__ = ["JsonLines", "LiveDisplay", "LogLines", "Silent", "choose_display"]
 
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_BETWEEN_EVENTS = 1.0
 
 
 def choose_display(*, json_lines: bool = False, quiet: bool = False) -> Display:
@@ -31,7 +31,7 @@ def choose_display(*, json_lines: bool = False, quiet: bool = False) -> Display:
         return Silent()
     if json_lines:
         return JsonLines()
-    return LiveDisplay() if Console(stderr=True).is_terminal else LogLines()
+    return LiveDisplay() if plain_console(stderr=True).is_terminal else LogLines()
 
 
 class Silent:
@@ -48,12 +48,25 @@ class Silent:
 
 
 class JsonLines(Silent):
-    """Prints one JSON object per evaluation to standard output."""
+    """Prints one JSON object per evaluation, and one per second in between, to standard output."""
+
+    def __init__(self) -> None:
+        self._printed = time.monotonic()
+
+    def start(self, job: Job) -> None:
+        """Print how many images and steps there are."""
+        steps = {"step": job.state.step, "steps": job.config.training.last_step}
+        print_event("start", {**steps, **_image_counts(job)})
 
     def update(self, record: Record) -> None:
-        """Print an evaluation, with the keys of metrics.jsonl."""
+        """Print an evaluation, with the keys of metrics.jsonl, or how far the training is."""
         if record.evaluation:
             print_event("evaluation", record_to_json(record))
+        elif time.monotonic() - self._printed >= SECONDS_BETWEEN_EVENTS:
+            print_event("step", {"step": record.step, "steps": record.steps, "seconds": round(record.seconds, 3)})
+        else:
+            return
+        self._printed = time.monotonic()
 
 
 class LogLines(Silent):
@@ -93,19 +106,19 @@ class LiveDisplay:
     """A progress bar and a line of numbers that are updated in place, for a terminal."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._console = plain_console(stderr=True)
         self._live: rich.live.Live | None = None
 
     def start(self, job: Job) -> None:
         """Print what is about to be trained, and an empty bar."""
-        self._console.print(headline(job), highlight=False)
+        self._console.print(headline(job))
         self._errors: list[str] = []
         self._bar = Progress(
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("steps,"),
+            TaskColumn("steps,"),
             TimeRemainingColumn(compact=True),
-            TextColumn("left"),
+            TaskColumn("left"),
             console=self._console,
         )
         self._task = self._bar.add_task("", total=job.config.training.last_step, completed=job.state.step)
@@ -132,75 +145,65 @@ class LiveDisplay:
             self._live.stop()
 
 
-@contextmanager
-def loading_progress(*, quiet: bool = False) -> Iterator[LoadingProgress]:
-    """Show progress bars for downloading and reading images, if standard error is a terminal."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield no_progress
-        return
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def show(task: str, done: int, total: int | None) -> None:
-            if task not in tasks:
-                tasks[task] = bars.add_task(task, total=total)
-            bars.update(tasks[task], completed=done, total=total)
-
-        yield show
-
-
-def prediction_progress(
-    batches: Iterable[FilePredictions], total: Callable[[], int | None]
-) -> Iterator[FilePredictions]:
-    """Pass predictions on, with a progress bar if standard error is a terminal; `total` is called only then."""
-    console = Console(stderr=True)
+def prediction_progress(batches: Iterable[FilePredictions], total: int | None) -> Iterator[FilePredictions]:
+    """Pass predictions on, with a progress bar if standard error is a terminal, and lines in a log."""
+    console = plain_console(stderr=True)
     if not console.is_terminal:
-        yield from batches
+        done = 0
+        with loading_progress() as progress:
+            for batch in batches:
+                yield batch
+                done += len(batch.files) + len(batch.skipped)
+                progress("predicting", done, total)
         return
     columns = (
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("images,"),
+        TaskColumn("images,"),
         TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, TextColumn("left"), console=console, transient=True) as bar:
-        task = bar.add_task("", total=total())
+    with Progress(*columns, TaskColumn("left"), console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
         for batch in batches:
             yield batch
             bar.advance(task, len(batch.files) + len(batch.skipped))
-
-
-def print_event(event: str, values: dict[str, object]) -> None:
-    """Print a JSON object for programs."""
-    print(json.dumps({"event": event, "format": FORMATS["metrics"], **values}), flush=True)
 
 
 def headline(job: Job) -> str:
     """What is about to be trained, on which data, and where the results go."""
     config, split = job.config, job.split
     height, width, channels = split.images.shape[1:]
-    validation = 0 if split.validation is None else len(split.validation)
-    test = 0 if split.test is None else len(split.test)
     settings, processes = config.training, world_size()
     unlabeled = (
         f" + {settings.batch_size * settings.mu} unlabeled" if job.state.objective.method.unlabeled_views else ""
     )
     return (
-        f"{config.dataset}: {len(split.classes)} classes, {height}×{width}×{channels}; "
-        f"{len(split.labeled_rows):,} labeled, {len(split.unlabeled_rows):,} unlabeled, "
-        f"{validation:,} validation, {test:,} test\n"
+        f"{printable(config.dataset)}: {len(split.classes)} classes, {height}×{width}×{channels}; "
+        f"{', '.join(f'{number:,} {part}' for part, number in _image_counts(job).items())}\n"
         f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
         f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
         f"{f', on {processes} processes' if processes > 1 else ''}"
-        f" → {job.run.path}{f', from step {job.state.step}' if job.state.step else ''}"
+        f" → {printable(str(job.run.path))}{f', from step {job.state.step}' if job.state.step else ''}"
     )
 
 
+def _image_counts(job: Job) -> dict[str, int]:
+    split = job.split
+    return {
+        "labeled": len(split.labeled_rows),
+        "unlabeled": len(split.unlabeled_rows),
+        "validation": 0 if split.validation is None else len(split.validation),
+        "test": 0 if split.test is None else len(split.test),
+    }
+
+
 def duration(seconds: float | None) -> str:
-    """1:02:03, or 2:03; a dash if it is not known."""
+    """2:03, 1:02:03, 5 days or 17 years; a dash if it is not known."""
     if seconds is None:
         return "–"
+    for unit, length in (("years", 365.25 * 86400), ("days", 86400.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

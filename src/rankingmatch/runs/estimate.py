@@ -6,14 +6,17 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from rankingmatch.augment import ViewSettings
 from rankingmatch.core.distributed import world_size
-from rankingmatch.core.errors import DivergedError
+from rankingmatch.core.errors import DivergedError, is_out_of_memory
 from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
-from rankingmatch.methods import make_method
-from rankingmatch.networks import predict_logits
+from rankingmatch.methods import Method, make_method
+from rankingmatch.networks import NetworkSettings, predict_logits
 from rankingmatch.runs.config import Config, Plan
-from rankingmatch.training.banks import noise_bank
+from rankingmatch.runs.speeds import Speed, remember_speed
+from rankingmatch.training.banks import measure_views, noise_bank
 from rankingmatch.training.loop import train
+from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.state import State, initial_state
 
 ENOUGH_SECONDS = 2.0  # spent on measuring
@@ -33,20 +36,24 @@ def estimate_run(plan: Plan) -> float | None:
     if config.training.last_step < SHORT_RUN or world_size() > 1:
         return None
     try:
-        return total_seconds(config, *measure(plan))
-    except (torch.OutOfMemoryError, DivergedError):
+        return total_seconds(config, measure(plan))
+    except DivergedError:
+        return None
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         return None
 
 
-def total_seconds(config: Config, step: float, evaluation: float) -> float:
+def total_seconds(config: Config, speed: Speed) -> float:
     """Seconds of a run, given those of a step and of an evaluation."""
     settings = config.training
     evaluations = -(-settings.last_step // settings.evaluation_interval)
-    return settings.last_step * step + evaluations * evaluation
+    return settings.last_step * speed.step + evaluations * speed.evaluation
 
 
-def measure(plan: Plan) -> tuple[float, float]:
-    """Seconds of a training step and of an evaluation on all validation and test images."""
+def measure(plan: Plan) -> Speed:
+    """Seconds of a training step and of an evaluation, measured and remembered."""
     config = plan.config
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
@@ -57,27 +64,54 @@ def measure(plan: Plan) -> tuple[float, float]:
     step = seconds * whole / part
     if step < SLOW_STEP:
         step, state = _step(config, split, whole)
-    return step, _evaluation(split, state, plan.source.evaluated)
+    speed = Speed(step, _evaluation(split, state, plan.source.evaluated))
+    remember_speed(plan, speed)
+    return speed
+
+
+def seconds_per_view(plan: Plan) -> float:
+    """Seconds to precompute one view of each kind of every training image; 0 if nothing is precomputed."""
+    config, split = plan.config, _noise_split(plan)
+    if config.network.tune == "all":
+        return 0.0
+    method = make_method(config.method, config.hyperparameters)
+    state = initial_state(split, method, config.network, config.views, config.training, config.device())
+    return measure_views(state, split) * (plan.source.training or 0)
 
 
 def _noise_split(plan: Plan) -> Split:
     """Noise of the shape of a dataset."""
     source, size = plan.source, plan.config.data.image_size
     shape = source.shape if size is None else (size, size, source.shape[2])
-    labels = np.arange(max(4 * source.classes, EVALUATED_AT_ONCE)) % source.classes
-    images = np.random.default_rng(0).integers(0, 256, (len(labels), *shape)).astype(np.uint8)
-    classes = tuple(map(str, range(source.classes)))
-    return make_split(Dataset(classes, Images(images, labels)), DataSettings(labels=source.classes), seed=0)
+    return noise_split(shape, source.classes, max(4 * source.classes, EVALUATED_AT_ONCE))
+
+
+def noise_split(shape: tuple[int, ...], classes: int, count: int) -> Split:
+    """`count` images of noise (height, width, channels), one of each class labeled."""
+    labels = np.arange(count) % classes
+    images = np.random.default_rng(0).integers(0, 256, (count, *shape)).astype(np.uint8)
+    names = tuple(map(str, range(classes)))
+    return make_split(Dataset(names, Images(images, labels)), DataSettings(labels=classes), seed=0)
 
 
 def _step(config: Config, split: Split, batch_size: int) -> tuple[float, State]:
     """The median seconds of a few steps, and the state after them."""
-    device = config.device()
-    settings = replace(
-        config.training, batch_size=batch_size, stop_after=MOST_STEPS, evaluate_every=MOST_STEPS + 1, log_every=1
-    )
     method = make_method(config.method, config.hyperparameters)
-    state = initial_state(split, method, config.network, config.views, settings, device)
+    settings = replace(config.training, batch_size=batch_size)
+    return measure_step(split, method, config.network, config.views, settings, config.device())
+
+
+def measure_step(
+    split: Split,
+    method: Method,
+    network: NetworkSettings,
+    views: ViewSettings,
+    settings: TrainSettings,
+    device: torch.device,
+) -> tuple[float, State]:
+    """The median seconds of a few steps, with a bank of noise if a part of the network is frozen; the last state."""
+    settings = replace(settings, stop_after=MOST_STEPS, evaluate_every=MOST_STEPS + 1, log_every=1)
+    state = initial_state(split, method, network, views, settings, device)
     state.bank = noise_bank(state, split)
     times: list[float] = []
     for record in train(state, split, settings):

@@ -1,6 +1,7 @@
 """Evaluating a trained run on labeled images."""
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,22 @@ import torch
 from torch import nn
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.core.metrics import calibration_error, confusion_matrix, error_rate
+from rankingmatch.core.metrics import (
+    balanced_error_rate,
+    calibration_error,
+    class_recalls,
+    confusion_matrix,
+    error_rate,
+)
 from rankingmatch.data import BENCHMARKS, Images, labeled_files
 from rankingmatch.networks import predict_probabilities
+from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, plan_of
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import load_dataset
+from rankingmatch.runs.job import load_dataset, load_split
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import describe_skipped, predict_files, write_predictions
+from rankingmatch.runs.seen import roles_in_training
 
 log = logging.getLogger(__name__)
 
@@ -26,57 +35,118 @@ __all__ = ["evaluate_run", "scores"]
 
 
 def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: str | None = None) -> dict[str, Any]:
-    """Error, calibration and confusion matrix of a run's model on test images.
+    """Errors, calibration, recalls and confusion matrix of a run's model on images that it has not been trained on.
 
     Parameters
     ----------
     run
         A finished run.
     dataset
-        A dataset or folder with test images; a folder has them in test/, or in class folders. By default the data
-        that the run was trained on.
+        A dataset or folder with test images; a folder has them in test/, or in class folders, and those that were used
+        in training are left out. By default the test images of the run, or its validation images if there are none.
     best
         Whether to use the weights with the lowest validation error, instead of the last ones.
     device
         Where to compute; by default as the run did.
+
+    Returns
+    -------
+    dict
+        Plain values. "part" is "test", "validation" for images on which weights may have been chosen, or "unverified"
+        if the folder that the run was trained on is not there to compare with; "test_error" and
+        "test_balanced_error" are only there for "test".
+        "left_out" has the number of images that were used in training.
     """
     config = run.config()
     chosen = config.device(device)
     model, info = run.load_model(chosen, best=best)
-    if dataset is not None and dataset not in BENCHMARKS and Path(dataset).is_dir():
-        probabilities, labels = _predict_folder(model, info, Path(dataset), chosen)
+    if dataset and dataset not in BENCHMARKS and Path(dataset).is_dir():
+        part, left_out, files, labels = _unseen_files(run, Path(dataset), info)
+        probabilities, truth = _predict_files(model, info, files, labels, chosen)
     else:
-        test = _test_images(run, config if dataset is None else replace(config, dataset=dataset), info)
-        labels = test.labels
-        probabilities = predict_probabilities(model, test.images, chosen)
+        part, images = _held_out_images(run, config if dataset is None else replace(config, dataset=dataset), info)
+        truth, left_out = images.labels, 0
+        probabilities = predict_probabilities(accelerated(model, len(images)), images.images, chosen)
+    found = scores(probabilities, truth)
+    error, balanced = found.pop("test_error"), found.pop("test_balanced_error")
     return {
         "run": str(run.path),
         "dataset": dataset or config.dataset,
         "classes": list(info.classes),
-        **scores(probabilities, labels),
+        "part": part,
+        "left_out": left_out,
+        "error": error,
+        "balanced_error": balanced,
+        **({"test_error": error, "test_balanced_error": balanced} if part == "test" else {}),
+        **found,
     }
 
 
-def _test_images(run: Run, config: Config, info: ModelInfo) -> Images:
-    loaded = load_dataset(plan_of(config))
-    if loaded.test is None:
-        raise DataError(f"{config.dataset} has no test images; evaluate a folder of class folders instead")
-    if loaded.test.images.shape[1:] != info.shape or loaded.classes != info.classes:
+def _held_out_images(run: Run, config: Config, info: ModelInfo) -> tuple[str, Images]:
+    """The test images of a run's dataset, or its validation images if it has none."""
+    plan = plan_of(config)
+    loaded = load_dataset(plan)
+    part, images = "test", loaded.test
+    if images is None:
+        split = load_split(plan)
+        rows = run.split_rows()
+        if rows is not None and rows.fingerprint != split.fingerprint:
+            raise DataError(
+                f"{config.dataset} has no test images, and it has changed since training, so that its validation "
+                "images may have been trained on; evaluate a folder of other images"
+            )
+        part, images = "validation", split.validation
+    if images is None or not len(images):
+        raise DataError(
+            f"{config.dataset} has neither test nor validation images; evaluate a folder of class folders with other "
+            "images"
+        )
+    if images.images.shape[1:] != info.shape or loaded.classes != info.classes:
         raise DataError(
             f"{config.dataset} has other classes or another image shape than {run.path} was trained on {info.shape}"
         )
-    return loaded.test
+    return part, images
 
 
-def _predict_folder(
-    model: nn.Module, info: ModelInfo, folder: Path, device: torch.device
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and labels of a folder's images."""
+def _unseen_files(run: Run, folder: Path, info: ModelInfo) -> tuple[str, int, list[str], list[int]]:
+    """The files of a folder that were not used in training, or else those for validation, with their labels.
+
+    The other two values are what these images are, and the number of the others.
+    """
     files, labels = labeled_files(folder, info.classes)
+    roles = roles_in_training(run, files)
+    if roles is None:
+        log.warning(
+            "%s is not there, so images of %s may have been used in training: this is not a test error",
+            *(run.config().dataset, folder),
+        )
+        return "unverified", 0, files, labels
+    counts = Counter(sorted(roles.values()))
+    part = "test" if len(roles) < len(files) else "validation"
+    kept = [file not in roles if part == "test" else roles[file] == "validation" for file in files]
+    if not any(kept):
+        raise DataError(
+            f"all {len(files):,} images of {folder} were used in training, {counts['labeled']:,} of them with their "
+            "labels, so their error tells nothing about new images; evaluate a folder of others"
+        )
+    if sum(kept) < len(files):
+        used = ", ".join(f"{count:,} {role}" for role, count in counts.items() if role != part)
+        log.warning(
+            "%d of %d images were used in training (%s) and are left out", len(files) - sum(kept), len(files), used
+        )
+    chosen = [(file, label) for file, label, keep in zip(files, labels, kept, strict=True) if keep]
+    return part, len(files) - len(chosen), [file for file, _ in chosen], [label for _, label in chosen]
+
+
+def _predict_files(
+    model: nn.Module, info: ModelInfo, files: list[str], labels: list[int], device: torch.device
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and labels of the files that can be read."""
     label_of = dict(zip(files, labels, strict=True))
     found: list[tuple[int, np.ndarray]] = []
     _, skipped = write_predictions(
-        predict_files(model, info, files, device), [lambda file, values: found.append((label_of[file], values))]
+        predict_files(model, info, files, device, len(files)),
+        [lambda file, values: found.append((label_of[file], values))],
     )
     if skipped:
         log.warning("%d files were skipped: %s", len(skipped), describe_skipped(skipped))
@@ -86,15 +156,17 @@ def _predict_folder(
 def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """Metrics of (n, classes) probabilities for images with these labels, as plain values; errors in percent.
 
-    The error of a class without images is None.
+    The error and the recall of a class without images are None.
     """
     predicted = probabilities.argmax(1)
     confusion = confusion_matrix(labels, predicted, probabilities.shape[1])
-    counts = zip(np.diag(confusion).tolist(), confusion.sum(1).tolist(), strict=True)
+    recalls = class_recalls(confusion)
     return {
         "images": len(labels),
         "test_error": error_rate(confusion),
+        "test_balanced_error": balanced_error_rate(confusion),
         "calibration_error": calibration_error(probabilities.max(1), predicted == labels),
-        "class_errors": [100 * (1 - right / images) if images else None for right, images in counts],
+        "class_errors": [None if recall is None else 100 - recall for recall in recalls],
+        "test_recall": recalls,
         "confusion": confusion.tolist(),
     }

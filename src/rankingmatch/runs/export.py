@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch import __version__
-from rankingmatch.core.atomic import write_atomically
+from rankingmatch.core.atomic import write_output
 from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.networks import Classifier
 from rankingmatch.networks.onnx import onnx_session, to_onnx
@@ -102,7 +102,7 @@ def export_run(run: Path, file: Path, *, values: str = "uint8", logits: bool = F
     content = onnx_bytes(deployed, info, values)
     difference, count = verify(content, deployed, info, values)
     try:
-        write_atomically(file, content)
+        write_output(file, content)
     except OSError as error:
         raise RunError(f"{file} cannot be written ({error.strerror})") from error
     shape = (info.channels, info.height, info.width)
@@ -134,6 +134,7 @@ def metadata(deployed: Deployed, info: ModelInfo, values: str) -> dict[str, str]
         "input": "uint8 0…255" if values == "uint8" else "float32 0…1",
         "layout": "NCHW",
         "resize": "crop" if info.crop else "squeeze",
+        "preprocessing": json.dumps(info.preprocessing),
         "output": _output(deployed),
         "network": info.network,
         "rankingmatch": __version__,
@@ -153,11 +154,16 @@ def verify(content: bytes, deployed: Deployed, info: ModelInfo, values: str) -> 
             raise RunError(
                 f"ONNX Runtime gives {theirs.shape} for {count} images, PyTorch {ours.shape}; nothing was written"
             )
-        difference = max(difference, float(abs(theirs - ours).max()))
-        # A comparison with NaN is false, so that NaN is refused, too.
-        if not difference <= TOLERANCE or (theirs.argmax(1) != ours.argmax(1)).any():
+        if not np.isfinite(ours).all():
             raise RunError(
-                f"ONNX Runtime differs from PyTorch by {difference:.1e} (allowed: {TOLERANCE:.0e}) or in a prediction; "
+                "the outputs of the model are not finite: its weights are damaged, or its training diverged; nothing "
+                "was written"
+            )
+        largest = float(abs(theirs - ours).max())  # NaN if theirs has NaN, which no comparison is true for
+        difference = max(difference, largest)
+        if not largest <= TOLERANCE or (theirs.argmax(1) != ours.argmax(1)).any():
+            raise RunError(
+                f"ONNX Runtime differs from PyTorch by {largest:.1e} (allowed: {TOLERANCE:.0e}) or in a prediction; "
                 "nothing was written"
             )
     return difference, sum(BATCHES)

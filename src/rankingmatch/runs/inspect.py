@@ -10,17 +10,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from rankingmatch.core.atomic import write_atomically
+from rankingmatch.core.atomic import write_atomically, write_output
 from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError, setting
-from rankingmatch.data import Images, Source, Split
+from rankingmatch.core.names import to_utf8
+from rankingmatch.data import Images, Progress, Source, Split, no_progress, under_way
 from rankingmatch.networks import Classifier, predict_logits_and_features
+from rankingmatch.networks.onnx import accelerated
 from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.sampling import sample
 from rankingmatch.runs.config import Config, options_of_kind, plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
-from rankingmatch.runs.model import ModelInfo, load_model
+from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.repeat import repeat_command
 
 __all__ = ["write_job_report", "write_report"]
@@ -37,6 +39,8 @@ def write_report(
     figures: Path | None = None,
     device: str | None = None,
     audited: int = AUDITED,
+    points: int | None = None,
+    progress: Progress = no_progress,
 ) -> Path:
     """Write the report page of one or several runs, and return its path.
 
@@ -52,6 +56,10 @@ def write_report(
         Where to compute; by default as the run did.
     audited
         The number of unlabeled images to look at, at most; they are drawn at random.
+    points
+        Most points of a map of images; by default 2000, and fewer for several runs.
+    progress
+        Called as the work goes on.
     """
     runs = [Run(path) for path in dict.fromkeys(paths)]
     if not runs:
@@ -60,35 +68,46 @@ def write_report(
     if out is not None and (target.is_dir() or not target.parent.is_dir()):
         reason = "is a directory" if target.is_dir() else f"cannot be written: there is no directory {target.parent}"
         raise ConfigError(f"{setting('out')} {target} {reason}; name a file")
+    for run in runs if out is not None else ():
+        run.require_other_file(target)
     if figures is not None:
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
     runs_data = _with_names([_recorded(run) for run in runs])
     for index in runs_in_detail(runs_data):
-        runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
-    content = page_content(runs_data)
+        with under_way(progress, f"writing the report: predictions of {runs_data[index].name}"):
+            runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
+    content = page_content(runs_data, points, progress)
     if figures is not None:
         figures.mkdir(exist_ok=True)
-        draw_figures(content, figures)
-    write_atomically(target, render_page(content).encode())
+        with under_way(progress, "writing the figures"):
+            draw_figures(content, figures)
+    write = write_atomically if out is None else write_output
+    write(target, to_utf8(render_page(content)))
     return target
 
 
-def write_job_report(job: Job) -> None:
+def write_job_report(job: Job, progress: Progress = no_progress) -> None:
     """Write the report of a run that has just ended, from the images and the model that are still in memory.
 
     A failure is only logged: it must not spoil the run.
     """
     try:
-        data = _with_split(_recorded(job.run, job.plan.source), job.split)
-        if data.status is Status.FINISHED:
-            data = _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
-        else:
-            data = _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
-        write_atomically(job.run.report_path, render_page(page_content([data])).encode())
+        with under_way(progress, "writing the report: predictions"):
+            data = _job_data(job)
+        content = page_content([data], progress=progress)
+        write_atomically(job.run.report_path, to_utf8(render_page(content)))
     except (RankingMatchError, OSError) as error:
         log.warning("no report was written (%s)", error)
+
+
+def _job_data(job: Job) -> RunData:
+    """What the report shows of a run that has just ended."""
+    data = _with_split(_recorded(job.run, job.plan.source), job.split)
+    if data.status is Status.FINISHED:
+        return _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
+    return _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
 
 
 def _with_names(runs_data: list[RunData]) -> list[RunData]:
@@ -132,6 +151,7 @@ def _recorded(run: Run, source: Source | None = None) -> RunData:
         threshold=config.hyperparameters.get("threshold"),
         test_error=result.test_error if result else last.get("test_error"),
         val_error=result.val_error if result else last.get("val_error"),
+        test_balanced_error=result.test_balanced_error if result else last.get("test_balanced_error"),
         seconds=result.seconds if result else last.get("seconds"),
         diverged_at=result.diverged_at if result else None,
         diverged_part=result.diverged_part if result else None,
@@ -171,17 +191,21 @@ def _with_saved_model(run: Run, data: RunData, split: Split, device: torch.devic
         return _noted(data, f"The predictions cannot be shown: {error}.")
     if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
         return _noted(data, "The predictions cannot be shown: the dataset has changed since training.")
-    return _with_predictions(data, split, model, weights, audited)
+    try:
+        return _with_predictions(data, split, model, weights, audited)
+    except RunError as error:  # outputs that are not finite
+        return _noted(data, f"The predictions cannot be shown: {error}.")
 
 
 def _with_predictions(data: RunData, split: Split, model: Classifier, weights: str, audited: int) -> RunData:
     """The run with the predictions of a model for test (or validation) and unlabeled images."""
     device = model.mean.device
-    evaluated = _evaluated_predictions(model, split, device)
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
+    fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))
+    evaluated = _evaluated_predictions(fast, split, device)
     unlabeled = None
     if len(rows):
-        unlabeled = model_predictions(model, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
+        unlabeled = model_predictions(fast, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
     if evaluated is None:
         data = _noted(data, "There are no test images: unlabeled images are shown instead.")
     elif evaluated.subset == "validation":
@@ -209,7 +233,7 @@ def _load_model(run: Run, data: RunData, device: torch.device) -> tuple[Classifi
         raise RunError("there is no model yet")
     best = max((line["step"] for line in data.history if line.get("best")), default=0)
     description = f"the averaged weights with the lowest validation error so far, of step {best:,}"
-    return *load_model(run.best_path, device), description
+    return *run.read_model(device, best=True), description
 
 
 def _evaluated_predictions(model: nn.Module, split: Split, device: torch.device) -> Predictions | None:

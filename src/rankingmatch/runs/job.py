@@ -1,9 +1,13 @@
 """Training a run in its directory: started, or resumed from a checkpoint, until it has a result."""
 
+import contextlib
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,12 +16,24 @@ from filelock import FileLock
 
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes
-from rankingmatch.core.errors import ConfigError, DivergedError, Interrupted, RunError, first_line, setting
+from rankingmatch.core.errors import (
+    ConfigError,
+    DataError,
+    DivergedError,
+    Interrupted,
+    RunError,
+    first_line,
+    is_out_of_memory,
+    setting,
+)
+from rankingmatch.core.names import to_utf8
+from rankingmatch.core.reading import MOST_JSON, BadFileError, require_regular
 from rankingmatch.core.signals import stop_requests
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
+from rankingmatch.data.files import without_downloads
 from rankingmatch.methods import make_method
 from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
-from rankingmatch.runs.config import Config, Plan
+from rankingmatch.runs.config import Config, Plan, options_of_kind, setting_options
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
@@ -31,34 +47,63 @@ from rankingmatch.training.state import State, initial_state
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Display", "Job", "load_dataset", "load_split", "start", "train_job", "training_records"]
+__all__ = ["Display", "Job", "load_dataset", "load_split", "split_dataset", "start", "train_job", "training_records"]
 
-UNEVEN = 5  # a class with so many times the labels of another is worth a warning
+# A class with so many times the labels of another is worth a warning: their sizes alone shift the difference of their
+# logits by ln 5 = 1.6.
+UNEVEN = 5
+REMEDY_HINT = "rebalance has remedies, for example logit-adjustment; balanced draws all classes equally often"
 
 
 def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:
     """The images of a plan."""
     data = plan.config.data
-    return plan.source.load(plan.config.execution.data_path(), data.image_size, progress, crop=data.crop)
+    with contextlib.nullcontext() if plan.downloads else without_downloads():
+        return plan.source.load(plan.config.execution.data_path(), data.image_size, progress, crop=data.crop)
 
 
 def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
     """The images of a plan, with the labels that training may see."""
-    config, dataset = plan.config, load_dataset(plan, progress)
+    split = split_dataset(plan, load_dataset(plan, progress))
+    _warn_of_unbalanced_labels(split, plan.config)
+    return split
+
+
+def split_dataset(plan: Plan, dataset: Dataset) -> Split:
+    """The split of a plan's images; raises an error if there are not enough labels for it."""
+    config = plan.config
     if config.data.validation and dataset.validation is not None:
         raise ConfigError(
             f"{setting('validation')} is {config.data.validation}, but the data has {len(dataset.validation):,} "
             "validation images already; remove the option"
         )
-    split = make_split(dataset, config.data, config.training.seed)
+    if config.data.split is not None:
+        _require_regular(Path(config.data.split))
+    return make_split(dataset, config.data, config.training.seed)
+
+
+def _warn_of_unbalanced_labels(split: Split, config: Config) -> None:
+    """Name the largest and the smallest class and the option that helps, unless the user has chosen one."""
+    remedy = config.hyperparameters.get("rebalance")
+    if config.data.balanced or config.data.imbalance is not None or remedy not in (None, "none"):
+        return
     counts = np.bincount(split.labels[split.labeled_rows], minlength=len(split.classes))
     few, many = int(counts.argmin()), int(counts.argmax())
-    if counts[many] >= UNEVEN * counts[few] and not config.data.balanced:
+    if counts[many] >= UNEVEN * counts[few]:
         log.warning(
-            "the labels are unbalanced: '%s' has %d, '%s' has %d; the option balanced draws all classes equally often",
+            "the labels are unbalanced: '%s' has %d, '%s' has %d; the option %s",
             *(split.classes[few], counts[few], split.classes[many], counts[many]),
+            "balanced draws all classes equally often" if remedy is None else REMEDY_HINT,
         )
-    return split
+
+
+def _require_regular(path: Path) -> None:
+    """Raise DataError for a split.json that cannot be read: its path may be from a file of someone else."""
+    try:
+        require_regular(path, MOST_JSON, least=1)
+    except (OSError, BadFileError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{setting('split')} is {path}, which cannot be read ({reason})") from error
 
 
 @dataclass
@@ -96,9 +141,13 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress) -> Job:
     )
     if config.execution.compile:
         on_all_processes(lambda: _require_compiler(device))
-        state.model.backbone.compile()
+        state.model.backbone.compile(dynamic=False)  # the steps of a run have the same few shapes
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress))
     lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
+    if state.step == 0 and config.network.initial_head == "fitted":
+        from rankingmatch.training.initial_head import start_head  # scikit-learn takes a second to import
+
+        on_all_processes(lambda: start_head(state, split, config.training.seed, progress) if is_first() else None)
     share_state(state)
     return Job(run, plan, split, state, lock)
 
@@ -128,6 +177,15 @@ def _require_compiler(device: torch.device) -> None:
 def _open(run: Run, config: Config, split: Split, state: State) -> FileLock:
     """Lock the run directory, create it if it is new, and restore its newest checkpoint."""
     lock = run.lock()  # before anything else is read or written: two processes may have been started at once
+    try:
+        _create_or_restore(run, config, split, state)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _create_or_restore(run: Run, config: Config, split: Split, state: State) -> None:
     is_new = not run.exists()
     if is_new:
         run.create(config)
@@ -136,9 +194,18 @@ def _open(run: Run, config: Config, split: Split, state: State) -> FileLock:
         run.require_same_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
     if not is_new:
-        restore_latest(run.checkpoints, state)
+        restore_latest(run.checkpoints, state, identity=run_identity(config, split))
         run.truncate_history(state.step)
-    return lock
+
+
+def run_identity(config: Config, split: Split) -> dict[str, Any]:
+    """What decides what a run learns: its settings, without paths, and checksums of its images and labeled rows."""
+    options = setting_options()
+    without = {*options_of_kind("execution", "run"), *(name for name, one in options.items() if one.path)}
+    settings = {name: value for name, value in config.settings().items() if name not in without}
+    rows = json.dumps([split.labeled_rows.tolist(), split.validation_rows.tolist(), split.images.shape])
+    checksum = hashlib.sha256(rows.encode()).hexdigest()[:16]
+    return {"method": config.method, **settings, "rows": checksum, "images": split.fingerprint}
 
 
 class Display(Protocol):
@@ -166,9 +233,11 @@ def train_job(job: Job, display: Display | None = None) -> None:
             for record in training_records(job, stopped):
                 if display is not None:
                     display.update(record)
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         raise RunError(
-            f"the device is out of memory; lower {setting('batch_size')} or {setting('mu')}, or use a smaller "
+            f"{job.state.device} is out of memory; lower {setting('batch_size')} or {setting('mu')}, or use a smaller "
             f"{setting('network')}"
         ) from error
     finally:
@@ -195,7 +264,7 @@ def training_records(job: Job, stopped: Callable[[], bool] = never) -> Iterator[
 
 def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
     run, config, state = job.run, job.config, job.state
-    saved = time.monotonic()
+    saved, identity = time.monotonic(), run_identity(config, job.split)
     recorder = Recorder(run, state, config.execution, job.model_info)
     try:
         for record in train(state, job.split, config.training):
@@ -203,18 +272,18 @@ def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
             job.stopped, due = any_process(stopped(), _checkpoint_is_due(config, state, saved))
             if job.stopped or due:
                 state.raise_if_diverged()
-                save_checkpoint(run.checkpoints, state)
+                save_checkpoint(run.checkpoints, state, identity=identity)
                 saved = time.monotonic()
             yield record
             if job.stopped:
                 return
             recorder.reset_memory(record)
-        save_checkpoint(run.checkpoints, state)
+        save_checkpoint(run.checkpoints, state, identity=identity)
         save_model(run.model_path, state.ema, job.model_info)
         _write_result(job)
     except GeneratorExit:  # the caller stopped iterating: keep the progress
         state.raise_if_diverged()
-        save_checkpoint(run.checkpoints, state)
+        save_checkpoint(run.checkpoints, state, identity=identity)
         raise
     except DivergedError as error:
         _write_result(job, error)
@@ -246,7 +315,7 @@ def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:
 
 def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
     history = job.run.history()
-    best: dict[str, Any] = next((line for line in reversed(history) if line["best"]), {})
+    best: dict[str, Any] = next((line for line in reversed(history) if line.get("best")), {})
     last = history[-1] if history and diverged is None else {}
     result = Result(
         dataset=job.config.dataset,
@@ -262,7 +331,11 @@ def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
         best_test_error=best.get("test_error"),
         diverged_at=None if diverged is None else diverged.step,
         diverged_part=None if diverged is None else diverged.part,
+        test_balanced_error=last.get("test_balanced_error"),
+        val_balanced_error=last.get("val_balanced_error"),
+        test_recall=last.get("test_recall"),
+        val_recall=last.get("val_recall"),
     )
     if diverged is None:
-        write_atomically(job.run.card_path, model_card(job.config, job.split, result).encode())
+        write_atomically(job.run.card_path, to_utf8(model_card(job.config, job.split, result)))
     job.run.finish(result)

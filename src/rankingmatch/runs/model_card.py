@@ -79,6 +79,7 @@ def _facts(config: Config, split: Split, result: Result) -> dict[str, str]:
         f"{settings.batch_size} labeled images, seed {settings.seed}",
         **_starting_weights(config),
         "test error": _error(result.test_error, split.test),
+        **_balanced(result.test_balanced_error),
         "validation error": _error(result.val_error, split.validation),
         "license": config.execution.license
         or "not stated; the license of the images may apply to the model, too (`--license` fills this in)",
@@ -103,6 +104,11 @@ def _name(config: Config) -> str:
 def _error(error: float | None, images: Images | None) -> str:
     """An error of the model, with the number of images it was measured on."""
     return "not measured" if error is None or images is None else f"{error:.2f} % of {len(images):,} images"
+
+
+def _balanced(error: float | None) -> dict[str, str]:
+    """The balanced test error, if it was measured."""
+    return {} if error is None else {"balanced test error": f"{error:.2f} %, the mean of the errors of the classes"}
 
 
 def _classes(split: Split) -> str:

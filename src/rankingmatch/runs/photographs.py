@@ -12,8 +12,8 @@ __all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings"]
 log = logging.getLogger(__name__)
 
 NETWORK = "efficientnet-lite0"
-SIDE = 128  # pixels
-MOST_VIEWS = 6
+SIDE = 224  # pixels, as in pretraining: smaller images are enlarged, because their features are better then
+MOST_VIEWS = 2  # of each kind: in a short training, most unlabeled images are drawn once or twice
 IMAGES_IN_BANK = 20_000  # of weak views, and as many strong ones: some minutes and 400 MB; at least one of each image
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
 
@@ -23,23 +23,25 @@ FINE_TUNING: dict[str, Any] = {
     "pretrained": True,
     "tune": "top",
     "optimizer": "adamw",
-    "learning_rate": 1e-3,
+    "initial_head": "fitted",
+    "learning_rate": 1e-2,  # of the head, whose features have unit length
     "backbone_learning_rate": 2e-4,
     "weight_decay": 1e-4,
     "batch_size": 16,
     "mu": 3,
-    "steps": 150,
+    "steps": 60,
+    "evaluate_every": 20,
     "operation_probability": 1.0,
 }
 # Of the method, where it has them.
-FINE_TUNING_HYPERPARAMETERS: dict[str, Any] = {"threshold": 0.8, "statistics_decay": 0.98}
+FINE_TUNING_HYPERPARAMETERS: dict[str, Any] = {"threshold": 0.8, "statistics_decay": 0.95}
 FINE_TUNING_METHOD = "softmatch"
 
 
 def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings for a folder of photographs, with hyperparameters that not every method has.
+    """The settings for photographs, with hyperparameters that not every method has.
 
-    None if they are not photographs, or another network is wanted.
+    None if they are not photographs, if another network is wanted, or for a named dataset unless `pretrained` is given.
 
     Parameters
     ----------
@@ -48,16 +50,17 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     given
         The options that are given.
     """
-    size = given.get("image_size") or min(SIDE, source.side)
+    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else SIDE)
     network = given.get("network", NETWORK)
     wanted = network == NETWORK and given.get("pretrained", True) and given.get("weights") is None
-    if not (source.is_folder and source.shape[2] == 3 and size >= SMALLEST_SIDE and wanted):
+    wanted = wanted and (source.is_folder or given.get("pretrained", False))
+    if not (source.shape[2] == 3 and size >= SMALLEST_SIDE and wanted):
         return None
     if problem := missing_weights(NETWORK):
         log.warning("training starts from random weights, because %s", problem)
         return None
     chosen = fine_tuning(size, source.training or 1)
-    return {**source.preset(size), "crop": True, **chosen, **FINE_TUNING_HYPERPARAMETERS}
+    return {**source.preset(size), "image_size": size, "crop": True, **chosen, **FINE_TUNING_HYPERPARAMETERS}
 
 
 def fine_tuning(size: int, count: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Predictions for any number of image files: decoded, predicted and written batch by batch."""
 
-import csv
+import codecs
 import json
 import os
 import shutil
@@ -13,9 +13,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from rankingmatch.core.atomic import create_directory_beside, unused_path
+from rankingmatch.core.csv_files import file_cell, row_writer, text_cell
 from rankingmatch.core.errors import ConfigError, DataError, setting
 from rankingmatch.data import decode_files, first_few, images_below, printable
+from rankingmatch.data.names import folder_names
 from rankingmatch.networks import predict_probabilities
+from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.model import ModelInfo
 
 __all__ = ["FilePredictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
@@ -42,7 +46,7 @@ class FilePredictions(NamedTuple):
 
 
 def predict_files(
-    model: nn.Module, info: ModelInfo, files: Iterable[str], device: torch.device
+    model: nn.Module, info: ModelInfo, files: Iterable[str], device: torch.device, count: int = 0
 ) -> Iterator[FilePredictions]:
     """Predict image files in order, batch by batch.
 
@@ -54,7 +58,10 @@ def predict_files(
         Paths of images; they are resized like the training images.
     device
         Where to compute.
+    count
+        The number of files, if it is known.
     """
+    model = accelerated(model, count)
     for chunk in decode_files(files, info.shape, crop=info.crop):
         probabilities = np.empty((0, len(info.classes)), np.float32)
         if chunk.files:
@@ -67,6 +74,8 @@ def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Ite
     for name in names:
         if name == "-":
             yield from standard_input
+        elif not name:
+            raise DataError("the name of an image or folder is empty; give another one")
         elif Path(name).is_dir():
             yield from images_below(Path(name))
         elif os.path.lexists(name):
@@ -77,12 +86,21 @@ def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Ite
 
 def read_names(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
     """The file names in a stream, separated by line breaks or another byte."""
-    rest = b""
+    rest, lines, first = b"", end == b"\n", True
     while block := file.read1(1 << 16) if hasattr(file, "read1") else file.read(1 << 16):
         *whole, rest = (rest + block).split(end)
-        yield from (os.fsdecode(name.removesuffix(b"\r")) for name in whole if name)
-    if rest:
-        yield os.fsdecode(rest)
+        for name in whole:
+            yield from _name(name, lines, first)
+            first = False
+    yield from _name(rest, lines, first)
+
+
+def _name(name: bytes, in_lines: bool, first: bool) -> Iterator[str]:
+    """A name from a stream, unless it is empty; lines of other systems have a byte order mark and carriage returns."""
+    if in_lines:
+        name = name.removesuffix(b"\r").removeprefix(codecs.BOM_UTF8 if first else b"")
+    if name:
+        yield os.fsdecode(name)
 
 
 def write_predictions(
@@ -102,7 +120,10 @@ def write_predictions(
         count += len(batch.files)
         skipped += batch.skipped
     if not count and not skipped:
-        raise DataError("there are no images to predict; give image files, or folders with images")
+        raise DataError(
+            "there are no images to predict; give image files (JPEG, PNG, WebP and the like, but not HEIC), or folders "
+            "with images"
+        )
     if len(skipped) > count:
         raise DataError(
             f"more than half of the {count + len(skipped):,} files cannot be read: {describe_skipped(skipped)}"
@@ -115,14 +136,20 @@ def describe_skipped(skipped: list[tuple[str, str]]) -> str:
     return first_few([f"{file} {reason}" for file, reason in skipped])
 
 
-def csv_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool) -> Writer:
-    """Write CSV rows of file, label and confidence, optionally with the probability of every class."""
-    table = csv.writer(file, lineterminator="\n")
-    table.writerow(["file", "label", "confidence", *(classes if probabilities else ())])
+def csv_writer(
+    file: IO[str], classes: tuple[str, ...], *, probabilities: bool, show: Callable[[str], str] = str
+) -> Writer:
+    """Write CSV rows of file, label and confidence, optionally with the probability of every class.
+
+    Names that a spreadsheet would take for formulas are changed as `text_cell` and `file_cell` do it; on a terminal,
+    `show` makes them printable.
+    """
+    write_row, names = row_writer(file), [show(text_cell(name)) for name in classes]
+    write_row(["file", "label", "confidence", *(names if probabilities else ())])
 
     def write(name: str, values: np.ndarray) -> None:
         others = (f"{value:.6f}" for value in values) if probabilities else ()
-        table.writerow([name, classes[int(values.argmax())], f"{values.max():.6f}", *others])
+        write_row([show(file_cell(name)), names[int(values.argmax())], f"{values.max():.6f}", *others])
 
     return write
 
@@ -145,13 +172,13 @@ def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> I
         raise ConfigError(f"{setting('sort_into')} {directory} exists and is not empty; choose another directory")
     if directory.resolve() == Path.cwd():  # it is replaced by the complete directory, so nobody may be in it
         raise ConfigError(f"{setting('sort_into')} {directory} is the current directory; choose a new one")
-    temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    temporary.mkdir(parents=True)
+    temporary = create_directory_beside(directory)
+    folders = folder_names(classes)
 
     def write(name: str, values: np.ndarray) -> None:
-        folder = temporary / _folder_name(classes[int(values.argmax())])
+        folder = temporary / folders[int(values.argmax())]
         folder.mkdir(exist_ok=True)
-        target = _unused(folder / Path(name).name)
+        target = unused_path(folder / Path(name).name)
         if link:
             target.symlink_to(Path(name).resolve())
         else:
@@ -162,18 +189,3 @@ def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> I
         temporary.replace(directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _folder_name(label: str) -> str:
-    """The name of the folder for a class."""
-    name = label.replace("/", "_").replace(os.sep, "_").replace("\0", "_")
-    return f"_{name}" if name in ("", ".", "..") else name
-
-
-def _unused(path: Path) -> Path:
-    """The path, or one with a number added if the file exists."""
-    number, unused = 1, path
-    while os.path.lexists(unused):
-        number += 1
-        unused = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return unused

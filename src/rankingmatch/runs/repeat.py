@@ -41,6 +41,7 @@ def _differing(config: Config, source: Source | None) -> dict[str, Any]:
         for name, value in settings.items()
         if name not in without and value != usual.get(name) and value is not None
     }
-    if settings["split"] is not None:  # it determines the labeled and the validation images
-        given = {name: value for name, value in given.items() if name not in ("labels", "validation")}
+    if settings["split"] is not None:  # it determines which images are labeled, unlabeled and for validation
+        determined = ("labels", "validation", "imbalance", "unlabeled_imbalance")
+        given = {name: value for name, value in given.items() if name not in determined}
     return given

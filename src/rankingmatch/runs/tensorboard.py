@@ -50,5 +50,7 @@ def scalars(record: Record) -> dict[str, float]:
         values |= {
             "error/validation": record.evaluation.validation_error,
             "error/test": record.evaluation.test_error,
+            "balanced error/validation": record.evaluation.validation_balanced_error,
+            "balanced error/test": record.evaluation.test_balanced_error,
         }
     return {name: value for name, value in values.items() if value is not None}

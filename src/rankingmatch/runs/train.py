@@ -7,8 +7,18 @@ from typing import Any
 
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
 from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.core.import_path import trust as trust_names
 from rankingmatch.data import Progress, no_progress
-from rankingmatch.runs.config import Config, Plan, absolute_paths, options_of_kind, plan_of, resolve
+from rankingmatch.runs.budget import plan_within
+from rankingmatch.runs.config import (
+    Config,
+    Plan,
+    absolute_paths,
+    options_of_kind,
+    plan_of,
+    require_exclusive,
+    resolve,
+)
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import choose_display
 from rankingmatch.runs.inspect import write_job_report
@@ -23,8 +33,10 @@ def train(
     method: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    minutes: float | None = None,
     report: bool = True,
     verbose: bool = False,
+    trust: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a classifier and save it, with its history and a report, in a run directory.
@@ -41,10 +53,14 @@ def train(
     resume
         Continue the run in `out` from its last checkpoint, or start it if there is none. A finished run is returned
         as it is.
+    minutes
+        The time for everything, instead of a number of steps: trains for as many steps as fit into it.
     report
         Whether to write ``report.html`` at the end.
     verbose
         Whether to show the progress.
+    trust
+        Whether a run that is resumed may import a method or network that its files name, but that is not given here.
     **settings
         Any option of ``rankingmatch train``, such as ``labels=40`` or ``threshold=0.9``.
 
@@ -64,10 +80,10 @@ def train(
     >>> run = rm.train("digits", labels=40, steps=1000, out="runs/digits")  # doctest: +SKIP
     >>> run.result().test_error  # doctest: +SKIP
     """
-    request = Request(str(data), method, None if out is None else Path(out), resume, settings)
+    request = Request(str(data), method, None if out is None else Path(out), resume, minutes, settings, trust)
     with process_group():
         run, plan = prepare(request)
-        if from_first_process(lambda: run.result() is None):
+        if from_first_process(lambda: not run.is_finished()):
             train_run(run, plan, choose_display(quiet=not verbose), report=report)
     return run
 
@@ -80,7 +96,9 @@ class Request:
     method: str | None = None
     out: Path | None = None
     resume: bool = False
+    minutes: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    trust: bool = False
 
 
 def prepare(request: Request) -> tuple[Run, Plan]:
@@ -95,7 +113,8 @@ def prepare(request: Request) -> tuple[Run, Plan]:
         return run, plan.config
 
     run, config = from_first_process(find)
-    return run, plans[0] if plans else plan_of(config)
+    given = not request.resume or "data_dir" in request.settings
+    return run, plans[0] if plans else plan_of(config, data_dir_given=given)
 
 
 def train_run(
@@ -114,30 +133,44 @@ def train_run(
         train_job(job, display if is_first() else None)
     finally:
         if report and is_first() and run.result() is not None:
-            write_job_report(job)
+            write_job_report(job, progress)
 
 
 def _find_run(request: Request) -> tuple[Run, Plan]:
     """The run directory and the plan of a request."""
     data, out, resume = request.data, request.out, request.resume
+    trust_names([request.method, request.settings.get("network")])
     if resume and out is not None and (Run(out).exists() or data is None):
-        return Run(out), plan_of(_resumed_config(Run(out).config(), request))
+        run = Run(out, trust=request.trust)
+        return run, plan_of(_resumed_config(run.config(), request), data_dir_given="data_dir" in request.settings)
     if data is None:
         missing = "a run directory" if resume else "a dataset or a folder of images"
         name = "out" if resume else "data"
         raise ConfigError(f"{setting(name)} is missing: give {missing}")
     given = request.settings
     if given.get("split") is not None:
-        for name in ("labels", "validation"):
+        for name in ("labels", "validation", "imbalance", "unlabeled_imbalance"):
             if name in given:
                 raise ConfigError(f"{setting('split')} determines {setting(name)}; give one of them")
-    plan = resolve(data, request.method, given)
+    plan = _planned(data, request)
     if out is None:
         out = _default_directory(plan)
         if resume and Run(out).exists():
             return _find_run(replace(request, out=out))
     Run(out).require_empty()
     return Run(out), plan
+
+
+def _planned(data: str, request: Request) -> Plan:
+    """The plan of a new run; if its time is given, with as many steps as fit into it."""
+    minutes, given = request.minutes, request.settings
+    require_exclusive({**given, "minutes": minutes}, "minutes", "epochs", "steps")
+    if minutes is not None and not minutes > 0:
+        raise ConfigError(f"{setting('minutes')} is {minutes:g}; give a positive number")
+    plan = resolve(data, request.method, given)
+    if minutes is None:
+        return plan
+    return plan_within(minutes, lambda chosen: resolve(data, request.method, {**given, **chosen}, plan.source))
 
 
 def _default_directory(plan: Plan) -> Path:
@@ -148,6 +181,8 @@ def _default_directory(plan: Plan) -> Path:
 
 def _resumed_config(config: Config, request: Request) -> Config:
     """The configuration of a resumed run: only where and how it is computed may change."""
+    if request.minutes is not None:
+        raise ConfigError(f"{setting('minutes')} is for a new run; remove it, and the run resumes as it was planned")
     given = absolute_paths(request.settings)
     data = request.data
     if data is not None and Path(data).is_dir() and data != config.dataset:

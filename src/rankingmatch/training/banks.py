@@ -1,5 +1,6 @@
 """Banks of a state: the frozen part of its network, computed once for several views of every image."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
@@ -13,13 +14,13 @@ from rankingmatch.data import Images, Split
 from rankingmatch.data.bank import Bank, BankFile, bank_directory, bank_key, read_bank
 from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.networks import Classifier, to_tensor
-from rankingmatch.networks.onnx import onnx_function
+from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.state import State
 
-__all__ = ["make_bank", "noise_bank"]
+__all__ = ["make_bank", "measure_views", "noise_bank"]
 
 AT_ONCE = 64  # images
-WORTH_CONVERTING = 2000  # images
+MANY = 1_000_000  # images: enough for ONNX Runtime
 FORMAT = 1  # of a bank, part of its key
 Compute = Callable[[Tensor], np.ndarray]
 
@@ -57,12 +58,26 @@ def noise_bank(state: State, split: Split) -> Bank | None:
     """A bank of noise with the right shapes, to measure the time of a step; None if the whole network is trained."""
     if not state.model.takes_maps:
         return None
-    shape = _torch_function(_Lower(state.ema))(to_tensor(split.images[:1], state.device)).shape[1:]
+    shape = _frozen_function(state, 1)(to_tensor(split.images[:1], state.device)).shape[1:]
     noise = np.random.default_rng(0).random((len(split.images), *shape)).astype(np.float16)
     method = state.objective.method
     views = {name: [noise] for name in (*method.labeled_views, *method.unlabeled_views)}
     evaluated = (None if part is None else noise[: len(part)] for part in (split.validation, split.test))
     return Bank(views, *evaluated)
+
+
+def measure_views(state: State, split: Split) -> float:
+    """The seconds that one view of each kind takes for an image, measured on a batch after another to warm up."""
+    method = state.objective.method
+    compute = _frozen_function(state, MANY)
+    seconds = 0.0
+    for name in {*method.labeled_views, *method.unlabeled_views}:
+        batches = _views(state, compute, split.images, name, 0)()
+        next(batches)
+        started = time.perf_counter()
+        count = len(next(batches))
+        seconds += (time.perf_counter() - started) / count
+    return seconds
 
 
 def _views(
@@ -103,25 +118,10 @@ class _Lower(nn.Module):
 
 
 def _frozen_function(state: State, count: int) -> Compute:
-    """The frozen part of the network as a function: in ONNX Runtime on a CPU if possible, otherwise in torch.
+    """The frozen part of the network as a function; `count` images are to be expected."""
+    lower = accelerated(_Lower(state.ema).eval(), count)
 
-    It is converted when the first file has to be computed; that takes seconds, so a few images are left to torch.
-    """
-    function: list[Compute] = []
-
-    def compute(images: Tensor) -> np.ndarray:
-        if not function:
-            lower = _Lower(state.ema).eval()
-            worthwhile = state.device.type == "cpu" and count >= WORTH_CONVERTING and len(images) > 1
-            fast = onnx_function(lower, images[:2]) if worthwhile else None
-            function.append(fast or _torch_function(lower))
-        return function[0](images)
-
-    return compute
-
-
-def _torch_function(lower: nn.Module) -> Compute:
-    @torch.inference_mode()
+    @torch.no_grad()
     def compute(images: Tensor) -> np.ndarray:
         maps: np.ndarray = lower(images).cpu().numpy()
         return maps

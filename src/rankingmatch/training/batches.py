@@ -13,10 +13,10 @@ from torch import Tensor
 from rankingmatch.augment import CTADraw, CTAugment, Policy
 from rankingmatch.core.distributed import gathered, own_rows
 from rankingmatch.core.randomness import Purpose, torch_generator
-from rankingmatch.data import Split, indices_of_step, rows_of_step
+from rankingmatch.data import Split
 from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Method
-from rankingmatch.networks import to_tensor
+from rankingmatch.training.reading import StepImages, draw_labeled, read_images, unlabeled_positions
 from rankingmatch.training.settings import TrainSettings
 
 Views = dict[str, Policy] | Bank
@@ -29,24 +29,35 @@ def make_batch(
     settings: TrainSettings,
     step: int,
     device: torch.device,
+    images: StepImages | None = None,
 ) -> tuple[Batch, Tensor]:
     """The batch of a step, and the true labels of its unlabeled rows (-1 where unknown).
 
-    The views are those of this process's rows; everything else is complete.
+    The views are those of this process's rows; everything else is complete. The images are read unless they are given.
     """
-    labeled = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    if images is None and not isinstance(views, Bank):
+        images = read_images(split, method, settings, False, step)
+    labeled, known = draw_labeled(split, method, settings, step)
     generator = torch_generator(settings.seed, Purpose.LABELED_VIEWS, step)
-    labels = torch.from_numpy(split.labels[labeled]).to(device)
-    labeled_views = _views(split.images, labeled, method.labeled_views, views, generator, device)
+    labels = torch.from_numpy(known).long().to(device)
+    labeled_views = _views(images and images.labeled, labeled, method.labeled_views, views, generator, device)
+    labeled_positions = torch.from_numpy(_positions(split.labeled_rows, labeled)).to(device)
     if not method.unlabeled_views:
-        return Batch(labeled_views, labels), torch.empty(0, dtype=torch.long, device=device)
-    count = settings.mu * settings.batch_size
-    positions = indices_of_step(len(split.unlabeled_rows), count, settings.seed, Purpose.UNLABELED_ROWS, step)
+        batch = Batch(labeled_views, labels, labeled_rows=labeled_positions)
+        return batch, torch.empty(0, dtype=torch.long, device=device)
+    positions = unlabeled_positions(split, settings, step)
     rows = split.unlabeled_rows[positions]
     generator = torch_generator(settings.seed, Purpose.UNLABELED_VIEWS, step)
-    unlabeled_views = _views(split.images, rows, method.unlabeled_views, views, generator, device)
-    batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(positions).to(device))
-    return batch, torch.from_numpy(split.truth[rows]).to(device)
+    unlabeled_views = _views(images and images.unlabeled, rows, method.unlabeled_views, views, generator, device)
+    batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(positions).to(device), labeled_positions)
+    return batch, torch.from_numpy(split.truth[rows]).long().to(device)
+
+
+def _positions(pool: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The position of each row in a pool of rows in any order; -1 for a row that it does not have."""
+    order = np.argsort(pool)
+    found = order[np.searchsorted(pool, rows, sorter=order).clip(max=len(pool) - 1)]
+    return np.where(pool[found] == rows, found, -1)
 
 
 def whole_batch(batch: Batch) -> Batch:
@@ -73,6 +84,7 @@ def make_probes(
     settings: TrainSettings,
     step: int,
     device: torch.device,
+    images: StepImages | None = None,
 ) -> list[Probe]:
     """The labeled images of the step again, for each view of the method whose policy is learned."""
     if isinstance(views, Bank):  # its views are fixed
@@ -81,19 +93,20 @@ def make_probes(
     learned = [policy for policy in (views[name] for name in names) if isinstance(policy, CTAugment)]
     if not learned:
         return []
-    rows = rows_of_step(split.drawn_rows, settings.batch_size, settings.seed, Purpose.LABELED_ROWS, step)
+    rows, known = draw_labeled(split, method, settings, step)
     generator = torch_generator(settings.seed, Purpose.PROBES, step)
-    images, labels = to_tensor(split.images[own_rows(rows)], device), torch.from_numpy(split.labels[rows]).to(device)
-    height, width = images.shape[2:]
+    own = _on_device((images or read_images(split, method, settings, False, step)).labeled, device)
+    labels = torch.from_numpy(known).long().to(device)
+    height, width = own.shape[2:]
     probes = []
     for policy in learned:
         draw = policy.draw_probe(len(rows), height, width, generator)
-        probes.append(Probe(policy, draw, policy.apply_probe(images, _own_draw(draw)), labels))
+        probes.append(Probe(policy, draw, policy.apply_probe(own, _own_draw(draw)), labels))
     return probes
 
 
 def _views(
-    images: np.ndarray,
+    images: Tensor | None,
     rows: np.ndarray,
     names: tuple[str, ...],
     views: Views,
@@ -103,10 +116,16 @@ def _views(
     if isinstance(views, Bank):
         drawn = [(name, views.draw(name, len(rows), generator)) for name in names]
         return tuple(views.take(name, own_rows(rows), own_rows(draw)).to(device) for name, draw in drawn)
-    own = to_tensor(images[own_rows(rows)], device)
+    assert images is not None
+    own = _on_device(images, device)
     height, width = own.shape[2:]
     draws = [views[name].draw(len(rows), height, width, generator) for name in names]
     return tuple(views[name].apply(own, _own_draw(draw)) for name, draw in zip(names, draws, strict=True))
+
+
+def _on_device(images: Tensor, device: torch.device) -> Tensor:
+    """The images on the device; from pinned memory, nothing waits for the copy."""
+    return images.to(device, non_blocking=images.is_pinned())
 
 
 def _own_draw(draw: Any) -> Any:

@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
 
 import numpy as np
 import torch
 from torch import nn
 
+from rankingmatch.core.devices import autocast
 from rankingmatch.core.distributed import average_statistics, gathered, rank
-from rankingmatch.core.metrics import confusion_matrix, error_rate
+from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confusion_matrix, error_rate
 from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
 from rankingmatch.data import Images, Split
@@ -16,6 +19,7 @@ from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import predict_logits
 from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
+from rankingmatch.training.reading import StepImages, read_images, read_steps
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.state import State
@@ -35,11 +39,12 @@ def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses
         # Random numbers of the network itself (dropout) also depend on (seed, step), and on the process.
         position = (state.step, rank()) if rank() else (state.step,)
         torch.manual_seed(derived_seed(settings.seed, Purpose.NETWORK, *position))
-        with torch.autocast(state.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+        with autocast(state.device, getattr(torch, settings.precision)):
             losses: Losses = state.replica(whole_batch(batch), context)
         state.optimizer.zero_grad()
-        losses.total.backward()
-        state.optimizer.step()
+        state.scaler.scale(losses.total).backward()
+        state.scaler.step(state.optimizer)
+        state.scaler.update()
     average_statistics(state.model)
     update_ema(state.ema, state.model, ema_decay(settings.ema_decay, state.step))
     state.step += 1
@@ -88,10 +93,12 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
     started, seconds_before = time.perf_counter(), state.seconds
     images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
     classes, last = len(split.classes), time.perf_counter()
+    upcoming = _step_images(state, split, settings)
     while state.step < steps:
         step, step_started = state.step, time.perf_counter()
-        batch, truth = make_batch(split, method, views, settings, step, state.device)
-        probes = make_probes(split, method, views, settings, step, state.device)
+        images = next(upcoming)
+        batch, truth = make_batch(split, method, views, settings, step, state.device, images)
+        probes = make_probes(split, method, views, settings, step, state.device, images)
         losses = training_step(state, batch, settings)
         for probe in probes:
             learn_from_probe(probe, state.ema)
@@ -114,18 +121,37 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
         yield Record(state.step, steps, state.seconds, step_seconds, metrics, evaluation)
 
 
+def _step_images(state: State, split: Split, settings: TrainSettings) -> Iterator[StepImages | None]:
+    """The images of the steps from now on: from pinned memory and read ahead for a GPU; None if there is a bank.
+
+    Images are not read ahead if the method chooses some of them in the step before.
+    """
+    if state.bank is not None:
+        return repeat(None)
+    method, pinned = state.objective.method, state.device.type == "cuda"
+    ahead = pinned and method.given_labels is None
+    return read_steps(partial(read_images, split, method, settings, pinned), state.step, ahead)
+
+
 def _evaluation(state: State, split: Split) -> Evaluation:
-    classes = len(split.classes)
-    validation = test = None
-    bank = state.bank or Bank({})
-    if split.validation is not None:
-        validation = error_rate(confusion_of(state.ema, split.validation, classes, state.device, bank.validation))
-    if split.test is not None:
-        test = error_rate(confusion_of(state.ema, split.test, classes, state.device, bank.test))
-    best = validation is not None and (state.best_error is None or validation < state.best_error)
+    classes, bank = len(split.classes), state.bank or Bank({})
+    validation, test = (
+        None if part is None else confusion_of(state.ema, part, classes, state.device, maps)
+        for part, maps in ((split.validation, bank.validation), (split.test, bank.test))
+    )
+    error = None if validation is None else error_rate(validation)
+    best = error is not None and (state.best_error is None or error < state.best_error)
     if best:
-        state.best_error = validation
-    return Evaluation(validation, test, best)
+        state.best_error = error
+    return Evaluation(
+        error,
+        None if test is None else error_rate(test),
+        best,
+        None if validation is None else balanced_error_rate(validation),
+        None if test is None else balanced_error_rate(test),
+        None if validation is None else class_recalls(validation),
+        None if test is None else class_recalls(test),
+    )
 
 
 def confusion_of(

@@ -24,11 +24,15 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Error in percent of the EMA weights."""
+    """Errors and recalls in percent of the EMA weights; None without such images."""
 
     validation_error: float | None
     test_error: float | None
     best: bool  # the lowest validation error so far
+    validation_balanced_error: float | None = None  # mean over the classes
+    test_balanced_error: float | None = None
+    validation_recall: list[float | None] | None = None  # of each class; None for a class without images
+    test_recall: list[float | None] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ Shapes = dict[str, torch.Size]
 T = TypeVar("T")
 
 MOMENTUM = ("momentum_buffer",)  # what SGD stores for each parameter
+_LEARNED = {"objective.method.learned": "objective.method.learned.labels"}
 ADAM = ("exp_avg", "exp_avg_sq", "step")  # what AdamW stores
 
 
@@ -94,6 +95,18 @@ def _set_momentum(state: State, tensors: Tensors) -> None:
     _set_optimizer_tensors(state, {f"momentum_buffer.{name}": value for name, value in tensors.items()})
 
 
+def _scaler(state: State) -> Tensors:
+    values = state.scaler.state_dict()  # empty unless the precision is float16
+    names = {"scale": "scale", "growth": "_growth_tracker"}
+    return {name: torch.tensor(values[key]) for name, key in names.items() if key in values}
+
+
+def _set_scaler(state: State, tensors: Tensors) -> None:
+    if tensors:
+        saved = {"scale": float(tensors["scale"]), "_growth_tracker": int(tensors["growth"])}
+        state.scaler.load_state_dict({**state.scaler.state_dict(), **saved})
+
+
 PARTS = (
     Part(
         "objective.",
@@ -102,6 +115,7 @@ PARTS = (
     ),
     Part("ema.", lambda state: state.ema.state_dict(), lambda state, tensors: _load(state.ema, tensors)),
     Part("views.", _rates, _set_rates),
+    Part("scaler.", _scaler, _set_scaler),
     Part(
         "momentum.",
         _momentum,
@@ -172,7 +186,11 @@ def contiguous_copy(value: Tensor) -> Tensor:
 
 
 def upgrade_tensors(tensors: Tensors) -> Tensors:
-    """The tensors of an older checkpoint under today's names: rates were one matrix for all operations of a view."""
+    """The tensors of an older checkpoint under today's names.
+
+    Rates were one matrix for all operations of a view; the labels that FlexMatch has learned were one tensor.
+    """
+    tensors = {_LEARNED.get(name, name): value for name, value in tensors.items()}
     matrices = {name for name in tensors if name.startswith("views.") and name.endswith(".rates")}
     upgraded = {name: value for name, value in tensors.items() if name not in matrices}
     for name in matrices:

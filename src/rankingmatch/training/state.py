@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.amp import GradScaler
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
 from rankingmatch.core.distributed import replicated, require_enough_images, world_size
 from rankingmatch.core.errors import ConfigError, DataError, DivergedError, RankingMatchError, setting, unknown_name
 from rankingmatch.core.randomness import Purpose, derived_seed
-from rankingmatch.core.schedule import batchnorm_momentum
+from rankingmatch.core.schedule import statistics_momentum
 from rankingmatch.data import Split
 from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
@@ -25,6 +26,7 @@ from rankingmatch.networks import (
     freeze_batchnorm,
     head_parameters,
     make_classifier,
+    normalize_head,
     set_batchnorm_momentum,
     to_tensor,
 )
@@ -59,6 +61,8 @@ class State:
     best_error: float | None = None
     window: Window = field(default_factory=Window)
     bank: Bank | None = None  # instead of views of images, if a part of the network is frozen
+    # Of float16 only: multiplies the loss so that small gradients are not rounded to 0, and skips steps that overflow.
+    scaler: GradScaler = field(default_factory=lambda: GradScaler(enabled=False))
 
     @property
     def model(self) -> Classifier:
@@ -104,21 +108,44 @@ def initial_state(
     classes = len(split.classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
-        seen = np.union1d(split.labeled_rows, split.unlabeled_rows)
-        statistics = channel_statistics(split.images, seen)
+        statistics = channel_statistics(split.images, _seen_rows(split))
         model = make_classifier(
             network.network, classes, *statistics, pretrained=network.pretrained, weights=network.weights
         )
-        method.prepare(Task(classes, _feature_width(model, network.network, split), len(split.unlabeled_rows)))
-    set_batchnorm_momentum(model, network.batchnorm_momentum or batchnorm_momentum(settings.total_steps))
+        width = _feature_width(model, network.network, split)
+        counts = np.bincount(split.labels[split.drawn_rows], minlength=classes)
+        method.prepare(
+            Task(
+                classes,
+                width,
+                len(split.unlabeled_rows),
+                len(split.labeled_rows),
+                tuple(counts.tolist()),
+                split.images.shape[3] if network.tune == "all" else 0,
+                model.backbone,
+            )
+        )
+    if network.initial_head == "fitted":
+        normalize_head(model.backbone)
+    set_batchnorm_momentum(model, network.batchnorm_momentum or statistics_momentum(settings.total_steps))
     fixed = network.pretrained if network.fixed_batchnorm is None else network.fixed_batchnorm
     if fixed or network.tune != "all":
         freeze_batchnorm(model)
     freeze(model, network.tune)
+    if device.type == "cuda":  # as the images; on a CPU it makes no difference
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
     model.divided = ema.divided = world_size() > 1
-    return State(objective, ema, make_optimizer(objective, settings), policies, device)
+    scaler = GradScaler(device.type, enabled=settings.precision == "float16")
+    return State(objective, ema, make_optimizer(objective, settings), policies, device, scaler=scaler)
+
+
+def _seen_rows(split: Split) -> np.ndarray:
+    """The rows of the labeled and the unlabeled images, in order."""
+    seen = np.zeros(len(split.images), bool)
+    seen[split.labeled_rows] = seen[split.unlabeled_rows] = True
+    return np.flatnonzero(seen)
 
 
 def _feature_width(model: Classifier, name: str, split: Split) -> int:
@@ -165,7 +192,9 @@ def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim
     momentum = settings.momentum
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(momentum, 0.999))
-    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0)
+    # On a GPU one kernel for all parameters, which also skips a step that overflows without waiting for the device.
+    fused = True if parameters[0].is_cuda else None
+    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
 
 
 def _backbone_parameters(objective: Objective) -> set[nn.Parameter]:

@@ -18,6 +18,7 @@ class ClassRow(TypedDict):
     label: int
     images: int
     error: float | None
+    recall: float | None
     precision: float | None
     confused_with: list[tuple[int, int]]  # (class, images): the most frequent wrong predictions
 
@@ -39,6 +40,7 @@ class ClassesOfRun(TypedDict):
     subset: str
     sprite: str
     images: int
+    balanced_error: float  # mean over the classes
     calibration_error: float
     confusion: list[list[int]]
     classes: list[ClassRow]
@@ -73,6 +75,7 @@ def classes_of_run(index: int, predictions: Predictions, key: str, sprite: Sprit
         "subset": predictions.subset,
         "sprite": key,
         "images": metrics.count,
+        "balanced_error": metrics.balanced_error,
         "calibration_error": metrics.calibration_error,
         "confusion": metrics.confusion.tolist(),
         "classes": class_rows(metrics.confusion),
@@ -83,7 +86,7 @@ def classes_of_run(index: int, predictions: Predictions, key: str, sprite: Sprit
 
 
 def class_rows(confusion: np.ndarray) -> list[ClassRow]:
-    """A row for each class: images, error and precision in percent, and the classes it is most often confused with."""
+    """A row for each class: images, error, recall, precision (in percent), and what it is most often confused with."""
     rows: list[ClassRow] = []
     for label, counts in enumerate(confusion):
         images, predicted, correct = int(counts.sum()), int(confusion[:, label].sum()), int(counts[label])
@@ -93,6 +96,7 @@ def class_rows(confusion: np.ndarray) -> list[ClassRow]:
                 "label": label,
                 "images": images,
                 "error": round(100 * (1 - correct / images), 2) if images else None,
+                "recall": round(100 * correct / images, 2) if images else None,
                 "precision": round(100 * correct / predicted, 2) if predicted else None,
                 "confused_with": [(other, int(counts[other])) for other in others[:3]],
             }

@@ -39,7 +39,7 @@ class EmbeddingData(TypedDict):
 
 def embedding_data(report: ReportInput) -> EmbeddingData:
     """t-SNE of each detailed run."""
-    points = POINTS.get(len(report.detailed), POINTS_OF_MANY_RUNS)
+    points = report.points or POINTS.get(len(report.detailed), POINTS_OF_MANY_RUNS)
     runs = []
     for index, run in report.detailed_runs():
         if run.evaluated is not None and min(len(run.evaluated), points) >= FEWEST_IMAGES:

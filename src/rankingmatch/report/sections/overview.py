@@ -18,6 +18,7 @@ class ErrorEstimate(TypedDict):
     subset: str
     images: int
     error: float
+    balanced_error: float  # mean over the classes
     interval: tuple[float, float]
     calibration_error: float
 
@@ -28,6 +29,7 @@ class RunOverview(TypedDict):
     measured: ErrorEstimate | None
     gain: Gain | None
     test_error: float | None
+    test_balanced_error: float | None
     val_error: float | None
     step: int
     steps: int
@@ -70,6 +72,7 @@ def run_overview(run: RunData, runs: list[RunData], detailed: bool = True) -> Ru
         "measured": measured_error(run) if detailed else None,
         "gain": gain_over_supervised(run, runs),
         "test_error": run.test_error,
+        "test_balanced_error": run.test_balanced_error,
         "val_error": run.val_error,
         "step": run.step,
         "steps": run.steps,
@@ -94,6 +97,7 @@ def measured_error(run: RunData) -> ErrorEstimate | None:
         "subset": run.evaluated.subset,
         "images": metrics.count,
         "error": metrics.error,
+        "balanced_error": metrics.balanced_error,
         "interval": metrics.interval,
         "calibration_error": metrics.calibration_error,
     }

@@ -10,7 +10,6 @@ from rankingmatch.report.section import ReportInput, Section
 from rankingmatch.report.thumbnails import Sprite
 
 BINS = 60
-EXAMPLES = 8  # classes of which a pair is shown
 MOST_IMAGES = 2000  # whose pairs are compared
 
 
@@ -114,11 +113,11 @@ def _mean(values: np.ndarray) -> float | None:
 def example_pairs(
     chosen: Predictions, outputs: np.ndarray, representations: np.ndarray, sprite: Sprite
 ) -> list[ExamplePair]:
-    """From each of the first classes, the correctly predicted pair with the widest gap between the similarities."""
+    """From each class, the correctly predicted pair with the widest gap between the similarities."""
     examples: list[ExamplePair] = []
     for label in np.unique(chosen.truth):
         pair = widest_gap(outputs, representations, np.flatnonzero((chosen.truth == label) & ~chosen.wrong))
-        if pair is not None and len(examples) < EXAMPLES:
+        if pair is not None:
             first, second = pair
             rows = (int(chosen.rows[first]), int(chosen.rows[second]))
             examples.append(

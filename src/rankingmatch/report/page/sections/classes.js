@@ -11,6 +11,7 @@
  * @property {number} label
  * @property {number} images
  * @property {number|null} error
+ * @property {number|null} recall
  * @property {number|null} precision
  * @property {[number, number][]} confused_with
  */
@@ -28,6 +29,7 @@
  * @property {string} subset
  * @property {string} sprite
  * @property {number} images
+ * @property {number} balanced_error
  * @property {number} calibration_error
  * @property {number[][]} confusion
  * @property {ClassRow[]} classes
@@ -44,8 +46,9 @@ const MOST_NAMED_CLASSES = 20;
 
 /** @param {ClassesOfRun} classes */
 function drawClasses(body, classes, run) {
-  const { images, subset, mistake_count } = classes;
-  body.append(paragraph(`${count(images)} ${subset} images, ${count(mistake_count)} of them misclassified.`));
+  const { images, subset, mistake_count, balanced_error } = classes;
+  body.append(paragraph(`${count(images)} ${subset} images, ${count(mistake_count)} of them misclassified. `
+    + `Balanced error, the mean of the errors of the classes: ${percent(balanced_error)}.`));
   const grid = element("div", { class: "grid" });
   body.append(grid);
   plotConfusion(grid, classes, run.classes.map(plotText));
@@ -102,9 +105,10 @@ function plotCalibration(grid, { calibration, calibration_error }) {
 }
 
 function classTable(classes, run) {
-  const columns = ["class", "images", "error %", "precision %", "most often confused with"];
+  const columns = ["class", "images", "error %", "recall %", "precision %", "most often confused with"];
   return sortableTable(columns, classes.classes.map((row) => [
-    { text: className(run, row.label) }, numberCell(row.images, 0), numberCell(row.error), numberCell(row.precision),
+    { text: className(run, row.label) }, numberCell(row.images, 0), numberCell(row.error), numberCell(row.recall),
+    numberCell(row.precision),
     { text: row.confused_with.map(([label, images]) => `${className(run, label)} (${images})`).join(", ") },
   ]));
 }

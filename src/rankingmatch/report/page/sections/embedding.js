@@ -34,10 +34,10 @@ function drawEmbeddings(container, data) {
   const chosen = { kind: kinds[0], color: first.truth.some((label) => label >= 0) ? "truth" : "predicted" };
   const fill = () => {
     grid.replaceChildren();
-    if (single) for (const kind of kinds) plotEmbedding(grid, first, kind, chosen.color, TITLES[kind]);
+    const withError = (title, item) => (item.error === null ? title : `${title}: error ${percent(item.error)}`);
+    if (single) for (const kind of kinds) plotEmbedding(grid, first, kind, chosen.color, withError(TITLES[kind], first));
     else for (const item of data.runs.filter((one) => one.points[chosen.kind])) {
-      const error = item.error === null ? "" : `: error ${percent(item.error)}`;
-      plotEmbedding(grid, item, chosen.kind, chosen.color, runs[item.run].name + error);
+      plotEmbedding(grid, item, chosen.kind, chosen.color, withError(runs[item.run].name, item));
     }
   };
   const set = (name) => (value) => { chosen[name] = value; fill(); };

@@ -11,6 +11,7 @@
  * @property {string} subset
  * @property {number} images
  * @property {number} error
+ * @property {number} balanced_error
  * @property {[number, number]} interval
  * @property {number} calibration_error
  */
@@ -36,6 +37,7 @@
  * @property {ErrorEstimate|null} measured
  * @property {Gain|null} gain
  * @property {number|null} test_error
+ * @property {number|null} test_balanced_error
  * @property {number|null} val_error
  * @property {number} step
  * @property {number} steps
@@ -68,7 +70,8 @@ function drawOverview(container, data) {
     container.append(element("div", { class: "cards" }, ...headlineCards(runs[0], data.runs[0])));
   } else {
     container.append(element("div", { class: "cards" }, ...gainCards(data)), heading("Runs"),
-      paragraph(`Test error with its 95% confidence interval over the test images. ${explainGain(data)}`),
+      paragraph(`${SUBSETS[subsetOf(data)]} with its 95% confidence interval over the ${subsetOf(data)} images. `
+        + explainGain(data)),
       runTable(data));
     if (data.fold_differences.some((row) => row.folds > 1)) drawFoldDifferences(container, data.fold_differences);
     container.append(heading("Curves"));
@@ -108,6 +111,7 @@ function headlineCards(header, run) {
       run.purity === null ? "at the last evaluation" : `${percent(100 * run.purity, 1)} of them correct`));
   }
   if (measured) {
+    cards.push(card("Balanced error", percent(measured.balanced_error), "mean of the errors of the classes"));
     cards.push(card("Calibration error", percent(measured.calibration_error), "mean gap between confidence and accuracy"));
   }
   cards.push(card("Steps", count(run.step),
@@ -144,31 +148,37 @@ function gainCards(data) {
 // --- comparison ---------------------------------------------------------------------------------------------
 const groupOf = (header) => `${header.dataset} ${header.labels}`;
 
-// The lowest test error of each dataset and number of labels.
+// What the runs are compared by: test images, or validation images if no run has a test error.
+function subsetOf(data) { return data.runs.some((run) => run.test_error !== null) ? "test" : "validation"; }
+function errorOf(run, subset) { return subset === "test" ? run.test_error : run.val_error; }
+
+// The lowest error of each dataset and number of labels.
 function lowestErrors(data) {
-  const lowest = {};
+  const lowest = {}, subset = subsetOf(data);
   runs.forEach((header, index) => {
-    const error = data.runs[index].test_error;
+    const error = errorOf(data.runs[index], subset);
     if (error !== null && !(error >= lowest[groupOf(header)])) lowest[groupOf(header)] = error;
   });
   return lowest;
 }
 function runTable(data) {
-  const lowest = lowestErrors(data);
+  const lowest = lowestErrors(data), subset = subsetOf(data);
   const differs = (key) => new Set(runs.map((header) => header[key])).size > 1;
   const named = { method: runs.every((header) => header.name.startsWith(header.method)) };
   const headerColumns = ["dataset", "method", "labels", "seed"].filter((key) => differs(key) && !named[key]).map((key) =>
     [key, (header) => ({ text: header[key], kind: typeof header[key] === "number" ? "number" : "" })]);
-  const isLowest = (header, run) => run.test_error !== null && run.test_error === lowest[groupOf(header)];
+  const isLowest = (header, run) =>
+    errorOf(run, subset) !== null && errorOf(run, subset) === lowest[groupOf(header)];
   const gains = [GAIN, (_, { gain }) => ({ text: gainText(gain), kind: "number", value: gain ? -gain.points : null })];
   const columns = [
     ["run", (header) => ({ text: header.name })],
     ...headerColumns,
-    ["test error %", (header, run) =>
-      ({ ...numberCell(run.test_error), kind: isLowest(header, run) ? "number best" : "number" })],
-    ["95% CI", (_, run) => ({ text: testInterval(run), kind: "number" })],
+    [`${subset} error %`, (header, run) =>
+      ({ ...numberCell(errorOf(run, subset)), kind: isLowest(header, run) ? "number best" : "number" })],
+    ["balanced %", (_, run) => numberCell(balancedError(run, subset))],
+    ["95% CI", (_, run) => ({ text: errorInterval(run, subset), kind: "number" })],
     ...(data.runs.some((run) => run.gain) ? [gains] : []),
-    ["val. error %", (_, run) => numberCell(run.val_error)],
+    ...(subset === "test" ? [["val. error %", (_, run) => numberCell(run.val_error)]] : []),
     ["time", (_, run) => ({ text: duration(run.seconds), kind: "number", value: run.seconds })],
     ["memory MB", (_, run) => numberCell(run.memory === null ? null : run.memory / 2 ** 20, 0)],
     ["status", (header, run) => ({ text: statusText(header, run) })],
@@ -176,8 +186,12 @@ function runTable(data) {
   const rows = runs.map((header, index) => columns.map(([, cell]) => cell(header, data.runs[index])));
   return sortableTable(columns.map(([name]) => name), rows);
 }
-function testInterval({ measured }) {
-  return measured && measured.subset === "test" ? measured.interval.map((end) => end.toFixed(2)).join(" – ") : "";
+function balancedError({ measured, test_balanced_error }, subset) {
+  if (subset === "test") return test_balanced_error;
+  return measured && measured.subset === subset ? measured.balanced_error : null;
+}
+function errorInterval({ measured }, subset) {
+  return measured && measured.subset === subset ? measured.interval.map((end) => end.toFixed(2)).join(" – ") : "";
 }
 function gainText(gain) {
   if (!gain) return "";

@@ -152,8 +152,10 @@ function filterControls(labels, run, known, filter, set) {
 // --- download -----------------------------------------------------------------------------------------------
 function csvOf(labels, run, indices) {
   const cell = (value) => (/[",\r\n]/.test(String(value)) ? `"${String(value).replace(/"/g, '""')}"` : String(value));
-  const lines = indices.map((i) => [labels.rows[i], className(run, labels.predicted[i]), labels.confidence[i],
-    labels.truth[i] < 0 ? "" : className(run, labels.truth[i])].map(cell).join(","));
+  // A spreadsheet would take a name like =1+1 for a formula.
+  const name = (label) => className(run, label).replace(/^(?=[=+\-@\t\r])(?![+-]?[\d.]+$)/, "'");
+  const lines = indices.map((i) => [labels.rows[i], name(labels.predicted[i]), labels.confidence[i],
+    labels.truth[i] < 0 ? "" : name(labels.truth[i])].map(cell).join(","));
   return ["row,pseudo_label,confidence,truth", ...lines].join("\r\n") + "\r\n";
 }
 function download(csv) {

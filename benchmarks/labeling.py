@@ -1,0 +1,104 @@
+"""The labeling server and its page on a large folder: time to start, memory, and time from a key to the next picture.
+
+    python benchmarks/labeling.py --pictures 3000 100000
+
+Needs chromium and chromedriver. The pictures are hard links to a few JPEG files of 1600×1200 pixels. The time from a
+key to a picture is measured in the page, from the event of the key to the frame after the one with the new picture.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+
+from label_page import LabelPage, ServerProcess
+
+FILES = 20  # with different pixels
+KEYS = 40
+# The picture is on the screen a frame after its name has changed.
+INSTALL = """
+const name = () => document.querySelector('#picture-name').textContent;
+const before = name();
+window.measured = null;
+addEventListener('keydown', (event) => {
+  const look = () => {
+    if (name() === before) requestAnimationFrame(look);
+    else requestAnimationFrame(() => { window.measured = performance.now() - event.timeStamp; });
+  };
+  requestAnimationFrame(look);
+}, {once: true, capture: true});
+"""
+
+
+def key_to_picture(page: LabelPage) -> float:
+    """Milliseconds from a key to the next picture."""
+    page.script(INSTALL)
+    page.press("1")
+    return float(page.until(lambda: page.script("return window.measured"), 30))
+
+
+def make_folder(folder: Path, count: int) -> Path:
+    """A folder of so many pictures."""
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for number in range(count):
+        path = folder / f"{number:07}.jpg"
+        if number < FILES:
+            colors = random.integers(0, 256, (12, 16, 3)).astype(np.uint8)
+            Image.fromarray(colors).resize((1600, 1200)).save(path, quality=90)
+        else:
+            os.link(folder / f"{number % FILES:07}.jpg", path)
+    return folder
+
+
+def memory_of(server: ServerProcess) -> float:
+    """The resident memory of the server in MB."""
+    lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def measure(count: int) -> str:
+    """A row of the table."""
+    with tempfile.TemporaryDirectory() as directory:
+        folder = make_folder(Path(directory) / "photos", count)
+        started = time.perf_counter()
+        server, page = ServerProcess(folder, ("yes", "no")), LabelPage()
+        try:
+            page.driver.get(server.address)
+            page.name()
+            ready = time.perf_counter() - started
+            before = memory_of(server)
+            times = []
+            for _ in range(KEYS):
+                times.append(key_to_picture(page))
+                time.sleep(0.3)  # as long as a fast person looks at a picture
+            after = memory_of(server)
+        finally:
+            page.driver.quit()
+            server.stop()
+    return (
+        f"| {count:,} | {ready:.1f} s | {statistics.median(times):.0f} ms | {max(times):.0f} ms | "
+        f"{before:.0f} → {after:.0f} MB |"
+    )
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pictures", type=int, nargs="+", default=[3000, 100_000])
+    print("| pictures | first picture after | key to picture, median | largest | memory of the server |")
+    print("|---|---|---|---|---|")
+    for count in parser.parse_args().pictures:
+        print(measure(count), flush=True)
+
+
+if __name__ == "__main__":
+    main()

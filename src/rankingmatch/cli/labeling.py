@@ -1,0 +1,103 @@
+"""`rankingmatch label`: label a folder of images in the browser."""
+
+import shlex
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rankingmatch.cli.options import PathType
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.names import printable
+
+if TYPE_CHECKING:
+    from rankingmatch.labeling.session import Session
+
+
+@click.command(short_help="Label a FOLDER of images in the browser.")
+@click.argument("folder", type=PathType())
+@click.option("--classes", metavar="NAMES", default="", help="Names of classes to start with, separated by commas.")
+@click.option(
+    "--labels-csv",
+    type=PathType(),
+    metavar="FILE",
+    help="Where labels are saved, one row for each event; `train --labels-csv` reads it. [FOLDER/labels.csv]",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the server; 0 takes any. [8765, or any if it is taken]"
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    help="Address to listen on. With 0.0.0.0, everyone in your network who has the printed address can see and label "
+    "the images; the connection is not encrypted. [127.0.0.1]",
+)
+@click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
+@click.option("--seed", type=int, default=0, help="Seed of the order of the images. [0]")
+def label(
+    folder: Path, classes: str, labels_csv: Path | None, port: int | None, host: str, browser: bool, seed: int
+) -> None:
+    """Label a FOLDER of images in the browser, with a model that learns while you label.
+
+    Every label is on the disk before the page shows the next image. FOLDER may also be a trained run: its folder is
+    labeled, beginning with the images that its model is unsure about.
+    """
+    try:
+        from rankingmatch.labeling.serving import serve
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"labeling needs {error.name}: pip install 'rankingmatch[label]'") from error
+    from rankingmatch.data import under_way
+    from rankingmatch.labeling.background import Background
+    from rankingmatch.labeling.folder import folder_of_run, open_session
+    from rankingmatch.labeling.training import Training
+    from rankingmatch.runs.loading import loading_progress
+
+    names = tuple(name.strip() for name in classes.split(",") if name.strip())
+    with loading_progress() as progress, under_way(progress, f"looking through {printable(str(folder))}"):
+        root, earlier, run = folder_of_run(folder)
+        session = open_session(root, labels_csv, names, seed, earlier)
+    training = Training(session)
+    background = Background(session, run)
+
+    def started(address: str) -> None:
+        _describe(session, address, host)
+        background.start()
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    try:
+        serve(session, training, host, port, started)
+    finally:
+        was_training = training.running
+        training.close()
+        background.stop()
+        session.journal.close()
+    _describe_end(session, was_training)
+
+
+def _describe(session: "Session", address: str, host: str) -> None:
+    state = session.state()
+    classes = ", ".join(f"{one['name']} {one['count']:,}" for one in state["classes"])
+    click.echo(f"{session.root}: {state['total']:,} images, {state['labeled']:,} labeled{classes and f' ({classes})'}")
+    click.echo(f"labels are saved to {session.journal.path}")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        click.echo(
+            f"listening on {host}: everyone in the network who has this address can see and label the images, and the "
+            "connection is not encrypted; on another computer, replace the host by the address of this one"
+        )
+    click.echo(f"open {address}")
+    click.echo("Ctrl-C stops the server; every label is already saved")
+
+
+def _describe_end(session: "Session", was_training: bool) -> None:
+    if not session.journal.path.exists():
+        click.echo("\nnothing was labeled")
+        return
+    command = ["rankingmatch", "train", str(session.root), "--labels-csv", str(session.journal.path)]
+    message = (session.state()["training"] or {}).get("message", "")
+    click.echo(f"\n{session.state()['labeled']:,} labels are in {session.journal.path}; to train:")
+    click.echo(shlex.join(command))
+    if was_training:
+        click.echo(f"the training was {message}")

@@ -1,0 +1,136 @@
+"""The format of a label journal: a CSV file with a row for each labeling event; the last row of a file wins."""
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from rankingmatch.core.csv_files import file_cell, name_in_cell, text_cell
+from rankingmatch.core.errors import DataError
+from rankingmatch.data.names import printable
+
+__all__ = ["CLASS_PREFIX", "COLUMNS", "LabelEvent", "format_events", "is_journal", "parse_events", "replay"]
+
+COLUMNS = ("file", "label", "part", "time", "origin")
+HEADER = ",".join(COLUMNS).encode()
+CLASS_PREFIX = "class:"  # in the column part of a row without a file
+PARTS = ("", "train", "test", "none")
+ORIGINS = ("hand", "accepted", "audit", "undo", "skip", "rename", "given", "kept")  # none is the beginning of another
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class LabelEvent(NamedTuple):
+    """One row of a journal.
+
+    Attributes
+    ----------
+    file
+        A path relative to the folder. Empty for an event about a class.
+    label
+        The name of a class; empty for no label. Of an event about a class, its new name.
+    part
+        "train", "test", or "none" for an image of none of the classes. Of an event about a class, ``class:OLD NAME``
+        if it is renamed or merged, ``class:`` if it is added.
+    time
+        When it happened, in UTC. Rows with the same time are one step.
+    origin
+        How it came about: one of `ORIGINS`.
+    """
+
+    file: str
+    label: str = ""
+    part: str = ""
+    time: str = ""
+    origin: str = ""
+
+    @property
+    def old_name(self) -> str:
+        """The former name of a class that this event renames; empty if it is about something else."""
+        return "" if self.file else self.part.removeprefix(CLASS_PREFIX)
+
+
+def is_journal(content: bytes) -> bool:
+    """Whether a CSV file has exactly the columns of a journal."""
+    return content.removeprefix(BYTE_ORDER_MARK).split(b"\n", 1)[0].rstrip(b"\r") == HEADER
+
+
+def format_events(events: Iterable[LabelEvent]) -> bytes:
+    """Rows of a journal, each ending with a line break; undecodable bytes of file names are kept."""
+    rows = (event._replace(file=file_cell(event.file), label=text_cell(event.label)) for event in events)
+    lines = (",".join(map(_quoted, row)) + "\n" for row in rows)
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _quoted(field: str) -> str:
+    special = any(character in field for character in ',"\r\n') or field != field.strip()
+    return '"' + field.replace('"', '""') + '"' if special else field
+
+
+def parse_events(content: bytes, path: Path) -> tuple[list[LabelEvent], int]:
+    """The events of a journal, and how many of its bytes they take.
+
+    An incomplete last row, which a crash or a full disk leaves, is not among them.
+
+    Raises
+    ------
+    DataError
+        If a row is not as it must be.
+    """
+    length = _complete_length(content)
+    events = _events(content[:length], path)
+    try:  # an editor may have dropped the last line break
+        last = _events(HEADER + b"\n" + content[length:], path)
+    except DataError:
+        last = []
+    if len(last) == 1 and last[0].origin in ORIGINS:
+        return [*events, *last], len(content)
+    return events, length
+
+
+def _complete_length(content: bytes) -> int:
+    """The end of the last line break that is not inside quotes."""
+    length = position = quotes = 0
+    for line in content.splitlines(keepends=True) if b'"' in content else ():
+        # `splitlines` of bytes breaks at \r as well, which is no row's end.
+        position += len(line)
+        quotes += line.count(b'"')
+        if quotes % 2 == 0 and line.endswith(b"\n"):
+            length = position
+    return length if b'"' in content else content.rfind(b"\n") + 1
+
+
+def _events(content: bytes, path: Path) -> list[LabelEvent]:
+    text = content.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    events = []
+    try:
+        for number, row in enumerate(rows):
+            if number and row:
+                events.append(_event(row, path, rows.line_num))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {rows.line_num}: this is not a row of a CSV file ({error})") from error
+    return events
+
+
+def _event(row: list[str], path: Path, line: int) -> LabelEvent:
+    file, label, *others = (row + [""] * len(COLUMNS))[: len(COLUMNS)]
+    event = LabelEvent(file.removeprefix("./"), name_in_cell(label), *others)
+    if event.file and event.part not in PARTS:
+        raise DataError(f"{path}, line {line}: part is '{printable(event.part)}'; it must be train, test or none")
+    if not event.file and not event.part.startswith(CLASS_PREFIX):
+        raise DataError(f"{path}, line {line}: the file is missing")
+    return event
+
+
+def replay(events: Iterable[LabelEvent]) -> dict[str, tuple[str, str]]:
+    """The label and the part of every file in a journal; the label is empty if it was taken back."""
+    labels: dict[str, tuple[str, str]] = {}
+    for event in events:
+        if event.file:
+            labels[event.file] = (event.label, event.part)
+        elif event.old_name and event.label:
+            for file, (label, part) in labels.items():
+                if label == event.old_name:
+                    labels[file] = (event.label, part)
+    return labels

@@ -1,0 +1,172 @@
+"""Who may use the server: whoever has the token, from a page of this server."""
+
+import hmac
+import ipaddress
+import json
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+__all__ = ["HEADERS", "PAGE_POLICY", "REPORT_POLICY", "Access", "Guard"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MOST_BYTES = 1 << 20  # of a request
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# A report has inline scripts. In a sandbox it has an origin of its own, so that they cannot use the server.
+REPORT_POLICY = (
+    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data: blob:; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": PAGE_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+FORBIDDEN = (
+    "<!doctype html><meta charset=utf-8><title>Not allowed</title><p>Open the address that the labeling server has "
+    "printed, which contains a token.</p><p>If you have just opened it from another page: "
+    '<a href="/">continue to the pictures</a>.</p>'
+)
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a request must know.
+
+    Attributes
+    ----------
+    token
+        The secret of this server.
+    port, host
+        Where the server listens.
+    """
+
+    token: str
+    port: int
+    host: str = "127.0.0.1"
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Cookies are shared by all ports of a host, so it has the port."""
+        return f"rankingmatch-{self.port}"
+
+    def has_token(self, given: str) -> bool:
+        """Whether this is the token, compared in constant time."""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+    def is_own_host(self, header: str) -> bool:
+        """Whether a Host header names this server. A page on the internet can make its own name point here."""
+        name, _, port = header.rpartition(":")
+        if port != str(self.port):
+            return False
+        try:
+            address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            names = {"localhost"} if self.is_local else {"localhost", self.host, socket.gethostname()}
+            return name.lower() in {known.lower() for known in names}
+        return address.is_loopback or not self.is_local
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this computer can reach the server."""
+        return self.host in ("127.0.0.1", "::1", "localhost")
+
+
+class Guard:
+    """An application that only sees requests which know the token and come from a page of this server."""
+
+    def __init__(self, app: App, access: Access) -> None:
+        self.app, self.access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        problem = self._problem(scope, headers)
+        if problem is not None:
+            status, sentence = problem
+            page = scope["path"] == "/" and status == 403
+            await _answer(send, status, FORBIDDEN if page else json.dumps({"error": sentence}), html=page)
+        else:
+            await self.app(scope, _limited(receive), _with_headers(send))
+
+    def _problem(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Why a request is refused: status and sentence; None if it is not."""
+        if not self.access.is_own_host(headers.get("host", "")):
+            return 403, "This server is not known by that name: open the address that it has printed."
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return 405, "Only GET and POST are allowed."
+        is_login = scope["path"] == "/" and b"token=" in scope["query_string"]
+        if not is_login and not self.access.has_token(_cookie(headers.get("cookie", ""), self.access.cookie)):
+            return 403, "Open the address that the server has printed; it contains a token."
+        return _problem_of_post(headers) if scope["method"] == "POST" else None
+
+
+def _problem_of_post(headers: dict[str, str]) -> tuple[int, str] | None:
+    if headers.get("origin") != f"http://{headers['host']}":
+        return 403, "Requests from other pages are not allowed."
+    if headers.get("content-type", "").partition(";")[0] != "application/json":
+        return 415, "A request must be JSON."
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
+        return 413, "The request is too large."
+    return None
+
+
+def _cookie(header: str, name: str) -> str:
+    try:
+        cookies = SimpleCookie(header)
+    except CookieError:
+        return ""
+    return cookies[name].value if name in cookies else ""
+
+
+def _limited(receive: Receive) -> Receive:
+    """`receive`, which ends a request whose body is longer than it may be."""
+    received = 0
+
+    async def limited() -> MutableMapping[str, Any]:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if received > MOST_BYTES else message
+
+    return limited
+
+
+def _with_headers(send: Send) -> Send:
+    """`send`, which adds the headers that an answer does not have yet."""
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            present = {name.decode("latin-1").lower() for name, _ in message["headers"]}
+            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name not in present]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return sending
+
+
+async def _answer(send: Send, status: int, text: str, *, html: bool) -> None:
+    body = text.encode()
+    kind = "text/html; charset=utf-8" if html else "application/json"
+    headers = {**HEADERS, "content-type": kind, "content-length": str(len(body))}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,350 @@
+"""The state of a labeling session: pictures, labels, queue, and what the page shows. No HTTP, and no threads."""
+
+import hashlib
+import math
+import threading
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.data import printable
+from rankingmatch.data.label_journal import CLASS_PREFIX, LabelEvent
+from rankingmatch.labeling import selection
+from rankingmatch.labeling.audit import enough
+from rankingmatch.labeling.guesses import NO_GUESSES, Guesses
+from rankingmatch.labeling.journal import Journal, JournalError
+from rankingmatch.labeling.labels import LabelState, Mark, steps_of
+from rankingmatch.labeling.queue import PictureQueue, Turn
+
+__all__ = ["RequestError", "Session", "check_class_name"]
+
+KEYS = "1234567890qweryuiopdfjklcvb"  # of classes; the page uses the other keys for commands
+LONGEST_NAME = 100
+PAGE = 24  # pictures on a page of the grid
+NO_MODEL: dict[str, Any] = {"state": "waiting", "labels": 0, "why": "two labels of each class are needed"}
+
+
+class RequestError(ConfigError):
+    """A request that cannot be carried out, in one sentence."""
+
+
+def check_class_name(name: str) -> str:
+    """The name of a class without spaces around it; raise RequestError if it cannot be used."""
+    name = name.strip()
+    if not 1 <= len(name) <= LONGEST_NAME:
+        raise RequestError(f"the name of a class must have 1 to {LONGEST_NAME} characters")
+    # Control characters, halves of characters, private characters, and line breaks.
+    if any(unicodedata.category(character) in ("Cc", "Cs", "Co", "Zl", "Zp") for character in name):
+        raise RequestError("the name of a class must not have control characters")
+    return name
+
+
+class Session:
+    """A labeling session. All methods may be called from any thread.
+
+    Parameters
+    ----------
+    root
+        The folder.
+    files
+        The sorted images, relative to the folder; the index of an image is its number.
+    journal
+        Where labels are saved.
+    given
+        Events that are known without the journal: labels from class folders, and classes. They are saved with the first
+        label.
+    seed
+        The seed of the order.
+    """
+
+    def __init__(
+        self, root: Path, files: Sequence[str], journal: Journal, given: Iterable[LabelEvent] = (), seed: int = 0
+    ) -> None:
+        self.root, self.files, self.journal, self.seed = root, files, journal, seed
+        self.lock = threading.RLock()
+        self.version = 1
+        # Numbers are valid for one scan of the folder; a page that is older than a change must not use them.
+        self.scan = hashlib.sha256("\0".join(files).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self.number_of = {file: number for number, file in enumerate(files)}
+        self.labels = LabelState()
+        for step in steps_of(journal.events):
+            self.labels.apply(step)
+        self._last_time = journal.events[-1].time if journal.events else ""
+        self._pending = self._new_events(list(given), {event.file for event in journal.events})
+        self._unreadable: dict[int, str] = {}
+        self.guesses = NO_GUESSES
+        self._shown: dict[str, Any] = {"features": {"done": 0, "total": len(files)}, "model": NO_MODEL}
+        self._shown |= {"quality": None, "training": None, "problem": None}
+        audit = selection.audit_numbers(len(files), seed)
+        self.audit = [int(number) for number in audit if not self._trained_on(int(number))]
+        self.order = np.random.default_rng(seed).permutation(len(files))
+        self.queue = PictureQueue(self.order.tolist(), self.audit, selection.is_audit_turn)
+
+    def _new_events(self, given: list[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
+        """Those of the given events that the journal does not have, applied to the state."""
+        moment = self._last_time = self._now()
+        events = []
+        for event in given:
+            name = self.labels.current_name(event.label)
+            if event.file not in known_files if event.file else self.labels.class_id(name) is None:
+                events.append(event._replace(label=name, time=moment, origin="given"))
+                self.labels.apply(events[-1:])
+        return events
+
+    def _trained_on(self, number: int) -> bool:
+        mark = self.mark(number)
+        return mark is not None and mark.part == "train"
+
+    # --- what the page asks --------------------------------------------------------------------------------------
+
+    def mark(self, number: int) -> Mark | None:
+        """What is known about a picture."""
+        return self.labels.marks.get(self.files[number])
+
+    def path(self, number: int) -> str:
+        """The path of a picture; raise RequestError if there is none of this number."""
+        return str(self.root / self.files[self._checked(number)])
+
+    def next(self, client: str, count: int, without: Collection[int] = ()) -> list[dict[str, Any]]:
+        """The pictures that a client labels next."""
+        with self.lock:
+            turns = self.queue.take(client, count, self._is_open, time.monotonic(), without)
+            return [self.picture(turn.number, turn.why) for turn in turns]
+
+    def _is_open(self, number: int) -> bool:
+        return number not in self._unreadable and self.files[number] not in self.labels.marks
+
+    def picture(self, number: int, why: str = "") -> dict[str, Any]:
+        """A picture as the page sees it. An audit picture has no guess, which would bias its label."""
+        with self.lock:
+            mark = self.mark(number)
+            audit = mark.part == "test" if mark and mark.class_id is not None else number in self.queue.audit
+            guess = self.guesses.of(number)
+            hidden = guess is None or guess[0] not in self.labels.classes or (audit and mark is None)
+            return {
+                "number": number,
+                "name": printable(self.files[number]),
+                "audit": audit,
+                "guess": None if guess is None or hidden else {"class": guess[0], "confidence": round(guess[1], 4)},
+                "label": None if mark is None else "none" if mark.part == "none" else mark.class_id,
+                "skipped": mark is not None and mark.skipped,
+                "why": why or (mark.origin if mark else ""),
+            }
+
+    def neighbor(self, at: int, step: int) -> dict[str, Any] | None:
+        """The picture that was labeled before or after another one; None if there is none."""
+        with self.lock:
+            numbers = [self.number_of[file] for file in self.labels.marks if file in self.number_of]
+            position = numbers.index(at) if at in numbers else len(numbers)
+            return self.picture(numbers[position + step]) if 0 <= position + step < len(numbers) else None
+
+    def grid(self, class_id: int, *, sure: bool, page: int) -> tuple[list[dict[str, Any]], int]:
+        """A page of the unlabeled pictures that the model predicts as a class, and the number of pages."""
+        with self.lock:
+            self._checked_class(class_id)
+            guesses = self.guesses
+            rows = np.flatnonzero(guesses.classes == class_id)
+            rows = rows[np.argsort(guesses.confidences[rows] * (-1 if sure else 1), kind="stable")]
+            numbers = [number for number in guesses.numbers[rows].tolist() if self._can_be_accepted(number)]
+            return self._page([(number, "") for number in numbers], page)
+
+    def _can_be_accepted(self, number: int) -> bool:
+        return self._is_open(number) and number not in self.queue.audit
+
+    def mistakes(self, page: int) -> tuple[list[dict[str, Any]], int]:
+        """A page of the labels that the model contradicts, and the number of pages."""
+        with self.lock:
+            found = []
+            for number, class_id, confidence in self.guesses.doubts:
+                mark = self.mark(number)
+                doubtful = mark and mark.class_id not in (None, class_id) and mark.origin != "kept"
+                if doubtful and class_id in self.labels.classes:
+                    found.append((number, {"class": class_id, "confidence": round(confidence, 4)}))
+            pictures, pages = self._page([(number, "") for number, _ in found], page)
+            guess_of = dict(found)
+            return [{**picture, "guess": guess_of[picture["number"]]} for picture in pictures], pages
+
+    def _page(self, entries: list[tuple[int, str]], page: int) -> tuple[list[dict[str, Any]], int]:
+        shown = entries[page * PAGE : (page + 1) * PAGE]
+        return [self.picture(number, why) for number, why in shown], math.ceil(len(entries) / PAGE)
+
+    def state(self) -> dict[str, Any]:
+        """All that the page shows, as plain values."""
+        with self.lock:
+            present = [mark for file, mark in self.labels.marks.items() if file in self.number_of]
+            counts = Counter(mark.class_id for mark in present)
+            trained = Counter(mark.class_id for mark in present if mark.part == "train")
+            classes = self.labels.classes
+            suggestion = enough({printable(name): trained[class_id] for class_id, name in classes.items()})
+            return {
+                "version": self.version,
+                "scan": self.scan,
+                "folder": printable(self.root.name),
+                "total": len(self.files),
+                "classes": [
+                    {
+                        "id": class_id,
+                        "name": printable(name),
+                        "key": KEYS[class_id : class_id + 1],
+                        "count": counts[class_id],
+                    }
+                    for class_id, name in classes.items()
+                ],
+                "labeled": sum(mark.class_id is not None for mark in present),
+                "none": sum(mark.part == "none" for mark in present),
+                "skipped": sum(mark.skipped for mark in present),
+                "unreadable": len(self._unreadable),
+                "undo": len(self.labels.undo),
+                "enough": asdict(suggestion),
+                **self._shown,
+            }
+
+    # --- what the page does --------------------------------------------------------------------------------------
+
+    def label(self, number: int, choice: int | str | None, *, kept: bool = False) -> None:
+        """Give a picture a class, "none", or None: skip it. `kept`: a label that the model contradicts is confirmed."""
+        with self.lock:
+            event = self._label_event(number, choice)
+            old = self.mark(number)
+            if kept and old is not None and old.class_id == choice:
+                event = event._replace(origin="kept")
+            # A page that got no answer repeats its request; that must not be a second step.
+            if old is None or self._repeated(event, old) is False:
+                self._save([event])
+
+    def _label_event(self, number: int, choice: int | str | None) -> LabelEvent:
+        file, old = self.files[self._checked(number)], self.mark(number)
+        if choice is None:
+            return LabelEvent(file, origin="skip")
+        audited = old.part == "test" if old and old.class_id is not None else number in self.queue.audit
+        origin = "audit" if audited else "hand"
+        if choice == "none":
+            return LabelEvent(file, part="none", origin=origin)
+        name = self.labels.classes[self._checked_class(choice)]
+        return LabelEvent(file, name, "test" if audited else "train", origin=origin)
+
+    def _repeated(self, event: LabelEvent, old: Mark) -> bool:
+        name = "" if old.class_id is None else self.labels.classes[old.class_id]
+        return (name, old.part, old.origin) == (event.label, event.part, event.origin)
+
+    def accept(self, class_id: int, numbers: Iterable[int]) -> None:
+        """Give several pictures the class that the model predicts, as one step; labeled ones are left alone."""
+        with self.lock:
+            name = self.labels.classes[self._checked_class(class_id)]
+            unique = dict.fromkeys(self._checked(number) for number in numbers)
+            files = [self.files[number] for number in unique if self._can_be_accepted(number)]
+            self._save([LabelEvent(file, name, "train", origin="accepted") for file in files])
+
+    def undo(self, client: str) -> int | None:
+        """Undo the last step; the result is the picture to show again, or None."""
+        with self.lock:
+            if not self.labels.undo:
+                raise RequestError("there is nothing to undo")
+            step = self.labels.undo[-1]
+            self._save([event._replace(origin="undo") for event in step.inverse])
+            number = self.number_of.get(step.file)
+            if number is not None and self._is_open(number):
+                turn = Turn(number, number in self.queue.audit, "undone")
+                self.queue.put_back(client, turn, time.monotonic())
+            return number
+
+    def add_class(self, name: str) -> None:
+        """Add a class."""
+        with self.lock:
+            self._save([LabelEvent("", self._new_name(name), CLASS_PREFIX, origin="hand")])
+
+    def rename_class(self, class_id: int, name: str) -> None:
+        """Rename a class."""
+        with self.lock:
+            old = self.labels.classes[self._checked_class(class_id)]
+            if name.strip() != old:
+                self._save([LabelEvent("", self._new_name(name), CLASS_PREFIX + old, origin="rename")])
+
+    def merge_classes(self, class_id: int, into: int) -> None:
+        """Give all pictures of a class another class, and remove the first one."""
+        with self.lock:
+            old, new = (self.labels.classes[self._checked_class(number)] for number in (class_id, into))
+            if old == new:
+                raise RequestError("a class cannot be merged with itself")
+            self._save([LabelEvent("", new, CLASS_PREFIX + old, origin="rename")])
+
+    def _new_name(self, name: str) -> str:
+        name = check_class_name(name)
+        if self.labels.class_id(name) is not None:
+            raise RequestError(f"there is already a class “{name}”; choose another name, or merge the two")
+        return name
+
+    def _checked(self, number: int) -> int:
+        if not 0 <= number < len(self.files):
+            raise RequestError(f"there is no picture {number}; reload the page")
+        return number
+
+    def _checked_class(self, class_id: int | str) -> int:
+        if not isinstance(class_id, int) or class_id not in self.labels.classes:
+            raise RequestError(f"there is no class {str(class_id)[:20]!r} any more; choose another one")
+        return class_id
+
+    def _save(self, events: list[LabelEvent]) -> None:
+        """Write a step to the journal, and then apply it; if it cannot be written, nothing changes."""
+        if not events:
+            return
+        moment = self._now()
+        step = [event._replace(time=moment) for event in events]
+        try:
+            self.journal.append([*self._pending, *step])
+        except JournalError as error:
+            self.show(problem=str(error))
+            raise
+        self._pending = []
+        self._last_time = moment
+        self.labels.apply(step)
+        self._shown["problem"] = None
+        self.version += 1
+
+    def copy_journal(self, target: Path) -> None:
+        """Write the labels so far to another file, the given ones among them."""
+        with self.lock:
+            self.journal.append(self._pending)
+            self._pending = []
+            self.journal.copy(target)
+
+    def _now(self) -> str:
+        """The time in UTC, never that of the step before, because consecutive rows with one time are one step."""
+        moment = datetime.now(UTC)
+        while moment.isoformat(timespec="microseconds") == self._last_time:
+            moment += timedelta(microseconds=1)
+        return moment.isoformat(timespec="microseconds")
+
+    # --- what the background tells -------------------------------------------------------------------------------
+
+    def show(self, **values: Any) -> None:
+        """Change what the page shows: features, model, quality, training or problem."""
+        with self.lock:
+            if any(self._shown[name] != value for name, value in values.items()):
+                self._shown |= values
+                self.version += 1
+
+    def use_model(
+        self, guesses: Guesses, ranking: Iterable[tuple[int, str]], is_current: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Use new predictions, and a new order of the pictures."""
+        with self.lock:
+            if is_current():
+                self.guesses = guesses
+                self.queue.rank(ranking)
+                self.version += 1
+
+    def mark_unreadable(self, number: int, reason: str) -> None:
+        """Do not hand out a picture that cannot be shown."""
+        with self.lock:
+            if number not in self._unreadable:
+                self._unreadable[number] = reason
+                self.version += 1

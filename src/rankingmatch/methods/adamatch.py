@@ -1,0 +1,75 @@
+"""AdaMatch (Berthelot et al., 2022): FixMatch with a threshold relative to labeled images, and alignment."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.core.options import option
+from rankingmatch.losses import soft_cross_entropy
+from rankingmatch.methods import shared_options
+from rankingmatch.methods.passes import joint_logits, running_statistics_kept
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.targets import align_distribution
+
+__all__ = ["AdaMatch", "half_cosine"]
+
+AVERAGED_BATCHES = 128  # batches over which the mean predictions are taken
+
+
+@dataclass(eq=False)
+class AdaMatch(Method):
+    """Cross-entropies of weak and strong labeled views, and of confident strong views with aligned targets."""
+
+    labeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong")
+    relative_threshold: float = option(
+        0.9,
+        "τ: use a pseudo-label if its probability is at least this fraction of the mean confidence on labeled images.",
+        interval="(0, 1]",
+    )
+    unlabeled_weight: float = shared_options.unlabeled_weight()
+
+    def prepare(self, task: Task) -> None:
+        """Create the mean predictions for the weak views of recent batches, initially uniform."""
+        self.labeled: Tensor = nn.Buffer(torch.full((AVERAGED_BATCHES, task.classes), 1 / task.classes))
+        self.unlabeled: Tensor = nn.Buffer(torch.full((AVERAGED_BATCHES, task.classes), 1 / task.classes))
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = (1/B) Σ [H(label, weak) + H(label, strong)] + λ_u μ(s) (1/μB) Σ 1(max(q̃) ≥ c_τ) H(q̃, strong view)."""
+        labeled_weak, labeled_strong, weak, strong = _interpolated_logits(model, batch, context.generator)
+        targets, confident = self._targets(labeled_weak.detach().softmax(1), weak.detach().softmax(1), context.step)
+        labeled_ce = F.cross_entropy(labeled_weak, batch.labels) + F.cross_entropy(labeled_strong, batch.labels)
+        # H(q̃ · mask, ·) = mask · H(q̃, ·)
+        unlabeled_ce = soft_cross_entropy(strong, targets * confident[:, None])
+        total = labeled_ce + self.unlabeled_weight * half_cosine(context.step, context.steps) * unlabeled_ce
+        pseudo = PseudoLabels(targets.argmax(1), confident)
+        return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
+
+    def _targets(self, labeled: Tensor, weak: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """q̃ = Normalize(q · E[q_labeled] / E[q]), with means that include this batch; and max(q̃) ≥ c_τ."""
+        self.labeled[step % AVERAGED_BATCHES] = labeled.mean(0)
+        self.unlabeled[step % AVERAGED_BATCHES] = weak.mean(0)
+        targets = align_distribution(weak, self.labeled.mean(0), self.unlabeled.mean(0))
+        # c_τ = τ · mean confidence of the labeled weak views
+        return targets, targets.amax(1) >= self.relative_threshold * labeled.amax(1).mean()
+
+
+def _interpolated_logits(model: nn.Module, batch: Batch, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """The logits of all views in one pass; those of labeled ones at random points between this pass and their own.
+
+    The two passes differ in BatchNorm's batch statistics: those of all views, and of labeled views only.
+    """
+    labeled, count = torch.cat(batch.labeled), len(batch.labels)
+    with running_statistics_kept(model):
+        alone: Tensor = model(labeled).logits
+    together, weak, strong = joint_logits(model, labeled, *batch.unlabeled)
+    point = torch.rand(alone.shape, generator=generator).to(alone)
+    return *torch.lerp(together, alone, point).split(count), weak, strong
+
+
+def half_cosine(step: int, steps: int) -> float:
+    """μ(s) = 1/2 - cos(min(π, 2πs/S)) / 2: a weight that rises from 0 to 1 over the first half of training."""
+    return 0.5 - math.cos(min(math.pi, 2 * math.pi * step / steps)) / 2

@@ -1,0 +1,92 @@
+"""CoMatch (Li et al., 2021): pseudo-labels smoothed over similar images, and embeddings that follow pseudo-labels."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.core.devices import full_precision
+from rankingmatch.core.options import option
+from rankingmatch.losses import soft_cross_entropy
+from rankingmatch.methods import shared_options
+from rankingmatch.methods.embeddings import Projection, aligned_with_recent
+from rankingmatch.methods.passes import joint_outputs
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+
+__all__ = ["CoMatch", "pseudo_label_graph"]
+
+ALIGNED_BATCHES = 32  # batches over which the mean prediction for the alignment is taken
+
+
+@dataclass(eq=False)
+class CoMatch(Method):
+    """FixMatch's losses with smoothed soft targets, and a contrastive loss on the graph of the pseudo-labels."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong", "strong")
+    threshold: float = shared_options.threshold()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
+    contrastive_weight: float = option(1.0, "λ_c: weight of the contrastive loss.", interval="[0, inf)")
+    smoothing: float = shared_options.smoothing()
+    similarity_temperature: float = shared_options.similarity_temperature(0.2)
+    graph_threshold: float = option(
+        0.8, "T: connect two images if their pseudo-labels are at least this similar.", interval="[0, 1]"
+    )
+    memory: int = option(2560, "K: embeddings of recent weak views in memory.", interval="[1, 1048576]")
+    dimensions: int = shared_options.dimensions(64)
+
+    def prepare(self, task: Task) -> None:
+        """Create the projection, the recent mean predictions, and the memory of embeddings z and predictions."""
+        self.projection = Projection(task, self.dimensions)
+        self.recent: Tensor = nn.Buffer(torch.zeros(ALIGNED_BATCHES, task.classes))
+        self.embeddings: Tensor = nn.Buffer(torch.zeros(self.memory, self.dimensions))
+        self.probabilities: Tensor = nn.Buffer(torch.zeros(self.memory, task.classes))
+        self.written: Tensor = nn.Buffer(torch.tensor(0))  # rows written so far; the next one replaces the oldest
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s + λ_u (1/μB) Σ 1(max(q) ≥ τ) H(q, strong view) + λ_c (1/μB) Σ H(graph, similarities)."""
+        labeled, weak, strong, other = joint_outputs(model, *batch.labeled, *batch.unlabeled)
+        labeled_ce = F.cross_entropy(labeled.logits, batch.labels)
+        aligned = aligned_with_recent(weak.logits.detach().softmax(1), self.recent, context.step)
+        with full_precision(aligned.device):
+            targets = self._targets(aligned, weak.features, labeled.features, batch.labels)
+            confident = targets.amax(1) >= self.threshold
+            # H(q · mask, ·) = mask · H(q, ·)
+            unlabeled_ce = soft_cross_entropy(strong.logits, targets * confident[:, None])
+            similarity = self.projection(strong.features) @ self.projection(other.features).T
+            graph = pseudo_label_graph(targets, self.graph_threshold)
+            contrastive = soft_cross_entropy(similarity / self.similarity_temperature, graph)
+        total = labeled_ce + self.unlabeled_weight * unlabeled_ce + self.contrastive_weight * contrastive
+        parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce, "contrastive": contrastive}
+        return Losses(total, parts, PseudoLabels(targets.argmax(1), confident))
+
+    @torch.no_grad()
+    def _targets(self, aligned: Tensor, features: Tensor, labeled_features: Tensor, labels: Tensor) -> Tensor:
+        """The smoothed predictions; afterwards, the memory takes the weak views, and the labeled ones with labels."""
+        embedding, labeled_embedding = self.projection(features), self.projection(labeled_features)
+        targets = self._smoothed(aligned, embedding)
+        one_hot = F.one_hot(labels, aligned.shape[1])
+        self._remember(torch.cat([embedding, labeled_embedding]), torch.cat([aligned, one_hot]))
+        return targets
+
+    def _smoothed(self, aligned: Tensor, embedding: Tensor) -> Tensor:
+        """q = α p + (1 - α) Σ_k a_k p_k with a = softmax(z·z_k / t) over the memory; p until the memory is full."""
+        attention = (embedding @ self.embeddings.T / self.similarity_temperature).softmax(1)
+        smoothed = self.smoothing * aligned + (1 - self.smoothing) * (attention @ self.probabilities)
+        return torch.where(self.written >= self.memory, smoothed, aligned)
+
+    def _remember(self, embeddings: Tensor, probabilities: Tensor) -> None:
+        """Replace the oldest rows in memory; of more rows than it has, the last ones are kept."""
+        kept = min(len(embeddings), self.memory)
+        rows = (self.written + torch.arange(kept, device=embeddings.device)) % self.memory
+        self.embeddings[rows] = embeddings[-kept:]
+        self.probabilities[rows] = probabilities[-kept:]
+        self.written += kept
+
+
+def pseudo_label_graph(targets: Tensor, threshold: float) -> Tensor:
+    """Weights (n, n) that sum to 1 in each row, from W_ij = q_i·q_j if that is at least T, else 0, and W_ii = 1."""
+    weights = (targets @ targets.T).fill_diagonal_(1)
+    weights = weights * (weights >= threshold)
+    return weights / weights.sum(1, keepdim=True)

@@ -1,0 +1,89 @@
+"""FineSSL (Gan and Wei, 2024), for pretrained networks: margins that balance classes, and a second, unsure head."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.core.options import option
+from rankingmatch.losses import masked_cross_entropy
+from rankingmatch.methods import shared_options
+from rankingmatch.methods.learned_labels import LearnedLabels
+from rankingmatch.methods.passes import joint_outputs
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.targets import pseudo_label
+
+__all__ = ["FineSSL", "class_margins", "with_margins"]
+
+
+@dataclass(eq=False)
+class FineSSL(Method):
+    """Balanced margin softmax, weighted by the confidence of an auxiliary head that is trained on smoothed labels."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong", "strong")
+    threshold: float = shared_options.threshold(0.7)
+    unlabeled_weight: float = shared_options.unlabeled_weight(3.0)
+    class_margin: float = option(
+        8.0, "α: margin of a class that is never learned, if others are learned.", interval="[0, inf)"
+    )
+    label_smoothing: float = option(
+        0.5, "Smoothing of the pseudo-labels that train the auxiliary head.", interval="[0, 1)"
+    )
+
+    def prepare(self, task: Task) -> None:
+        """Create the auxiliary head, and the memory of the last confident label of every unlabeled image."""
+        # If the network returns logits only, the head takes these.
+        self.auxiliary_head = nn.Linear(task.features or task.classes, task.classes)
+        self.learned = LearnedLabels(task)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s^BMS + L_s^aux + λ_u (1/2μB) Σ max(q_aux) BMS(q̂, strong) + mean over confident of H(smooth q̂, aux)."""
+        labeled, weak, *strong = joint_outputs(model, *batch.labeled, *batch.unlabeled)
+        # The margins depend on the earlier steps only; this batch counts from the next step on.
+        margins = class_margins(self.learned.counts[1:], self.class_margin)
+        pseudo = pseudo_label(weak.logits.detach(), self.threshold)
+        self.learned.update(batch.rows, pseudo)
+        labeled_ce = F.cross_entropy(with_margins(labeled.logits, batch.labels, margins), batch.labels)
+        # The auxiliary head does not train the features.
+        auxiliary_labeled_ce = F.cross_entropy(self.auxiliary_head(labeled.features.detach()), batch.labels)
+        with torch.no_grad():
+            weights = self.auxiliary_head(weak.features).softmax(1).amax(1)
+        twice = pseudo.labels.repeat(2)
+        logits = with_margins(torch.cat([view.logits for view in strong]), twice, margins)
+        unlabeled_ce = masked_cross_entropy(logits, twice, weights.repeat(2))
+        auxiliary = self.auxiliary_head(torch.cat([view.features for view in strong]).detach())
+        auxiliary_ce = self._smoothed_cross_entropy(auxiliary, twice, pseudo.confident.repeat(2))
+        total = labeled_ce + auxiliary_labeled_ce + self.unlabeled_weight * unlabeled_ce + auxiliary_ce
+        parts = {
+            "labeled_ce": labeled_ce,
+            "unlabeled_ce": unlabeled_ce,
+            "auxiliary_labeled_ce": auxiliary_labeled_ce,
+            "auxiliary_ce": auxiliary_ce,
+        }
+        return Losses(total, parts, pseudo)
+
+    def _smoothed_cross_entropy(self, logits: Tensor, labels: Tensor, confident: Tensor) -> Tensor:
+        """The mean over confident rows of H(t, ·), t = 1 - s for the label and s/(C - 1) for the others; 0 if none."""
+        classes = logits.shape[1]
+        log_q = logits.log_softmax(1)
+        own = log_q.gather(1, labels[:, None]).squeeze(1)
+        others = (log_q.sum(1) - own) / (classes - 1)
+        cost = -(1 - self.label_smoothing) * own - self.label_smoothing * others
+        return (cost * confident).sum() / confident.sum().clamp(min=1)
+
+
+def class_margins(counts: Tensor, largest: float) -> Tensor:
+    """δ(c) = α (max σ - min σ) (1 - σ(c)) / (1 + σ(c)), σ(c) = images learned as c / most images of a class.
+
+    `counts` are the images learned as each class (classes,); the margins are (classes,), 0 if there are none.
+    """
+    status = counts / counts.max().clamp(min=1)
+    return largest * (status.max() - status.min()) * (1 - status) / (1 + status)
+
+
+def with_margins(logits: Tensor, labels: Tensor, margins: Tensor) -> Tensor:
+    """Logits (n, classes) to which the margin of a row's label is added, except at the label itself."""
+    others = torch.arange(logits.shape[1], device=logits.device) != labels[:, None]
+    return logits + others * margins[labels][:, None]

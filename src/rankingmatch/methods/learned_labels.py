@@ -1,0 +1,53 @@
+"""What FlexMatch and its relatives remember of every unlabeled image: its last confident label."""
+
+import torch
+from torch import Tensor, nn
+
+from rankingmatch.methods.protocol import PseudoLabels, Task
+from rankingmatch.methods.targets import last_occurrence
+
+__all__ = ["LearnedLabels"]
+
+
+class LearnedLabels(nn.Module):
+    """The last confident label of every unlabeled image, -1 if there was none yet, and how many images have which.
+
+    A label takes one byte, or two from 128 classes on, and a step reads and writes those of its batch only, so that
+    the pool may be large.
+
+    Attributes
+    ----------
+    labels : Tensor
+        Labels (unlabeled images,).
+    counts : Tensor
+        How many images have the label -1, 0, …: (1 + classes,).
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        smallest = torch.int8 if task.classes <= 128 else torch.int16 if task.classes <= 2**15 else torch.int32
+        self.labels: Tensor = nn.Buffer(torch.full((task.unlabeled,), -1, dtype=smallest))
+        counts = torch.zeros(1 + task.classes, dtype=torch.long)
+        counts[0] = task.unlabeled
+        self.counts: Tensor = nn.Buffer(counts, persistent=False)
+        self.register_load_state_dict_post_hook(lambda module, _: module.recount())  # type: ignore[no-untyped-call]
+
+    def recount(self) -> None:
+        """Count the labels again, after they have been read from a checkpoint."""
+        self.labels.clamp_(-1, len(self.counts) - 2)  # a damaged file has no other effect
+        self.counts.zero_()
+        for part in self.labels.split(1 << 20):
+            self.counts += torch.bincount(part.long() + 1, minlength=len(self.counts))
+
+    @torch.no_grad()
+    def update(self, rows: Tensor, pseudo: PseudoLabels) -> None:
+        """Store the confident labels of a batch at `rows` (n,); if a row occurs twice, the later label counts."""
+        wanted = 2 * rows + 1
+        # All entries of a row store its last confident label, in whatever order a device writes them.
+        ordered, order = (2 * rows + pseudo.confident).sort(stable=True)
+        last = torch.searchsorted(ordered, wanted, right=True) - 1
+        before = self.labels[rows].long()
+        after = torch.where(ordered[last] == wanted, pseudo.labels[order[last]], before)
+        self.labels[rows] = after.to(self.labels.dtype)
+        once = (last_occurrence(rows) == torch.arange(len(rows), device=rows.device)).long()
+        self.counts.scatter_add_(0, 1 + after, once).scatter_add_(0, 1 + before, -once)

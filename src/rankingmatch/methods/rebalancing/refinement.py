@@ -1,0 +1,107 @@
+"""DARP (Kim et al., 2020): the pseudo-labels of all unlabeled images are refined to be distributed as the labels."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.protocol import Batch, Context, Task
+from rankingmatch.methods.rebalancing.remedy import Remedy, label_distribution, remember, safe_log
+
+__all__ = ["RefinedPseudoLabels", "refined", "without_noise"]
+
+WARM_UP = 0.4  # fraction of training before the first refinement
+EVERY = 10  # steps between two refinements
+KEPT = 2.0  # α: for each class, the α M_k most probable images are kept
+ALTERNATIONS = 10  # T
+NEWTON_STEPS = 30
+
+
+class RefinedPseudoLabels(Remedy):
+    """The pseudo-label of an image is its row in the last refinement of the predictions for all unlabeled images."""
+
+    def __init__(self, task: Task, strength: float) -> None:
+        super().__init__(task, strength)
+        uniform = torch.full((task.unlabeled, task.classes), 1 / task.classes)
+        self.predictions: Tensor = nn.Buffer(uniform)
+        self.refined: Tensor = nn.Buffer(uniform.clone())
+        # M (classes,): how many unlabeled images of each class there are, if they are distributed as the labels.
+        self.wanted: Tensor = nn.Buffer(label_distribution(task) * task.unlabeled, persistent=False)
+
+    def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
+        """Remember the predictions; after the warm-up, replace them by the refined ones."""
+        remember(self.predictions, batch.rows, outputs.weak_logits.softmax(1))
+        steps = context.step - math.ceil(WARM_UP * context.steps)
+        if steps < 0:
+            return outputs
+        if steps % EVERY == 0:
+            self.refined.copy_(refined(without_noise(self.predictions.double(), self.wanted), self.wanted))
+        return outputs._replace(weak_logits=safe_log(self.refined[batch.rows]))
+
+
+def without_noise(probabilities: Tensor, wanted: Tensor) -> Tensor:
+    """Keep the ⌊α M_k⌋ largest probabilities of each class k, scaled to the sum M_k; rows are normalized to sum 1.
+
+    Parameters
+    ----------
+    probabilities : Tensor
+        Predictions (n, classes).
+    wanted : Tensor
+        M (classes,).
+
+    Returns
+    -------
+    Tensor
+        Probabilities (n, classes), none of them 0.
+    """
+    values, order = probabilities.sort(dim=0, descending=True, stable=True)
+    rank = torch.arange(len(probabilities), device=probabilities.device)
+    kept = rank[:, None] < (KEPT * wanted).floor()
+    scale = (wanted + 1e-6) / ((values * kept).sum(0) + 1e-6)
+    scaled = torch.zeros_like(probabilities).scatter(0, order, values * kept) * scale + 1e-6
+    return scaled / scaled.sum(1, keepdim=True)
+
+
+def refined(probabilities: Tensor, wanted: Tensor) -> Tensor:
+    """min Σ_m w_m KL(X_m ‖ p_m) over X with row sums 1 and column sums M, where w_m = 1 / entropy of row m.
+
+    The solution has X_mk ∝ p_mk exp(-ν_k / w_m) in each row. In turn, rows are normalized and the ν_k are found by
+    Newton's method.
+
+    Parameters
+    ----------
+    probabilities : Tensor
+        Predictions p (n, classes), none of them 0.
+    wanted : Tensor
+        M (classes,), with the sum n.
+
+    Returns
+    -------
+    Tensor
+        X (n, classes).
+    """
+    log_p, target = probabilities.log(), wanted.to(probabilities.dtype).log()
+    # A row without entropy would never change; its weight stays finite.
+    entropy = (-probabilities * (probabilities + 1e-6).log()).sum(1, keepdim=True).clamp(min=1e-6)
+    nu = torch.zeros_like(target)
+    for _ in range(ALTERNATIONS):
+        of_rows = (log_p - nu * entropy).logsumexp(1, keepdim=True)
+        nu = _column_multipliers(log_p - of_rows, entropy, target, nu)
+    return (log_p - nu * entropy).softmax(1)
+
+
+def _column_multipliers(logs: Tensor, entropy: Tensor, target: Tensor, start: Tensor) -> Tensor:
+    """The ν (classes,) with ln Σ_m exp(logs_mk - ν_k · entropy_m) = target_k, by Newton's method for all k at once.
+
+    The left side is convex and decreasing in ν_k, so that the method converges from any start.
+    """
+    nu = start
+    for _ in range(NEWTON_STEPS):
+        terms = logs - nu * entropy
+        gap = terms.logsumexp(0) - target
+        slope = (terms.softmax(0) * entropy).sum(0)
+        nu = nu + gap / slope
+        if bool((gap.abs() < 1e-9).all()):
+            break
+    return nu

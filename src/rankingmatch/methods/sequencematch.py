@@ -1,0 +1,52 @@
+"""SequenceMatch (Nguyen, 2023): FlexMatch with a medium view between the weak and the strong one."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rankingmatch.losses import kl_divergence, masked_cross_entropy
+from rankingmatch.methods import shared_options
+from rankingmatch.methods.flexmatch import flexible_thresholds
+from rankingmatch.methods.learned_labels import LearnedLabels
+from rankingmatch.methods.passes import joint_logits
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.targets import pseudo_label, sharpen
+
+__all__ = ["SequenceMatch"]
+
+
+@dataclass(eq=False)
+class SequenceMatch(Method):
+    """FlexMatch's losses, and divergences from weak to medium, from medium to strong, and from weak to strong views."""
+
+    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "medium", "strong")
+    threshold: float = shared_options.threshold()
+    sharpening: float = shared_options.sharpening()
+    unlabeled_weight: float = shared_options.unlabeled_weight()
+
+    def prepare(self, task: Task) -> None:
+        """Create the memory of the last confident label of every unlabeled image."""
+        self.learned = LearnedLabels(task)
+
+    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """L = L_s + λ_u [(1/μB) Σ 1(max(q) ≥ T(q̂)) H(q̂, strong view) + the sum of D over the pairs of views]."""
+        labeled, weak, medium, strong = joint_logits(model, *batch.labeled, *batch.unlabeled)
+        # The thresholds depend on the earlier steps only; this batch counts from the next step on.
+        pseudo = pseudo_label(weak.detach(), flexible_thresholds(self.learned.counts, self.threshold))
+        self.learned.update(batch.rows, pseudo_label(weak.detach(), self.threshold))
+        labeled_ce = F.cross_entropy(labeled, batch.labels)
+        unlabeled_ce = masked_cross_entropy(strong, pseudo.labels, pseudo.confident)
+        pairs = ((weak, medium), (medium, strong), (weak, strong))
+        divergence = torch.stack([self._divergence(target.detach(), logits) for target, logits in pairs]).sum()
+        total = labeled_ce + self.unlabeled_weight * (unlabeled_ce + divergence)
+        parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce, "divergence": divergence}
+        return Losses(total, parts, pseudo)
+
+    def _divergence(self, target: Tensor, logits: Tensor) -> Tensor:
+        """D = (1/μB) Σ 1(max(q) ≥ τ) KL(sharpen(q) ‖ prediction), where q is the prediction for the milder view."""
+        probabilities = target.softmax(1)
+        confident = probabilities.amax(1) >= self.threshold
+        return (kl_divergence(logits, sharpen(probabilities, self.sharpening)) * confident).mean()

@@ -1,0 +1,207 @@
+"""What this machine has, how fast it is, and what to install."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rankingmatch import __version__
+from rankingmatch.augment import ViewSettings
+from rankingmatch.core.devices import find_device
+from rankingmatch.core.errors import RankingMatchError, first_line
+from rankingmatch.data import Progress, no_progress
+from rankingmatch.methods import make_method
+from rankingmatch.networks import NetworkSettings, predict_probabilities
+from rankingmatch.networks.classifier import Tune
+from rankingmatch.runs.estimate import measure_step, noise_split
+from rankingmatch.training.settings import TrainSettings
+
+__all__ = ["EXTRAS", "examine"]
+
+CLASSES, MU = 10, 7
+PREDICTED = 16  # images in a batch to predict
+GIBI = 2**30
+
+# The extras that people use, and what for.
+EXTRAS = {
+    "label": "label images in the browser",
+    "weights": "larger pretrained networks for photographs",
+    "timm": "the networks of timm",
+    "figures": "report figures as files, learning curves",
+    "tensorboard": "write TensorBoard logs",
+    "ray": "many runs, or predictions of many files, on a cluster",
+    "notebooks": "the example notebooks",
+}
+
+
+class Case(NamedTuple):
+    """A network to measure: the images it is made for, what is trained, and B."""
+
+    network: str
+    side: int
+    channels: int
+    tune: Tune
+    batch_size: int
+    use: str
+
+
+CASES = (
+    Case("small", 8, 1, "all", 32, "digits"),
+    Case("wrn-28-2", 32, 3, "all", 2, "CIFAR-10, SVHN"),
+    Case("efficientnet-lite0", 224, 3, "top", 2, "photographs"),
+)
+
+
+def examine(device: str = "auto", progress: Progress = no_progress) -> dict[str, Any]:
+    """Look at this machine, and measure a few networks on noise; takes about ten seconds on a CPU.
+
+    Parameters
+    ----------
+    device
+        Where to compute; "auto" is the accelerator if there is one.
+    progress
+        Told which network is being measured.
+
+    Returns
+    -------
+    dict
+        Plain values: "system", "devices", "versions", "extras", "speeds", and "advice", a list of sentences.
+
+    Raises
+    ------
+    ConfigError
+        If the device cannot be used.
+    """
+    chosen = find_device(device)
+    found: dict[str, Any] = {
+        "system": _system(),
+        "devices": {"used": str(chosen), "accelerators": _accelerators()},
+        "versions": _versions(_requirements("")),
+        "extras": {name: _extra(name) for name in EXTRAS},
+    }
+    speeds = []
+    for number, case in enumerate(CASES):
+        progress("measuring networks", number, len(CASES))
+        speeds.append(_speed(case, chosen))
+    progress("measuring networks", len(CASES), len(CASES))
+    return {**found, "speeds": speeds, "advice": _advice(found)}
+
+
+def _system() -> dict[str, Any]:
+    total, available = _memory()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": usable,
+        "threads": torch.get_num_threads(),
+        "memory_gib": total,
+        "available_memory_gib": available,
+    }
+
+
+def _processor() -> str:
+    with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> tuple[float | None, float | None]:
+    """Total and available memory in GiB, where the system tells."""
+    with suppress(OSError), Path("/proc/meminfo").open(encoding="utf-8") as lines:
+        values = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+        return round(values["MemTotal"] / GIBI, 1), round(values["MemAvailable"] / GIBI, 1)
+    with suppress(OSError, ValueError):
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIBI, 1), None
+    return None, None
+
+
+def _accelerators() -> list[dict[str, Any]]:
+    """The GPUs, and other accelerators that torch can use."""
+    if torch.cuda.is_available():
+        properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        return [{"name": gpu.name, "memory_gib": round(gpu.total_memory / GIBI, 1)} for gpu in properties]
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return [] if found is None else [{"name": found.type, "memory_gib": None}]
+
+
+def _requirements(extra: str) -> list[str]:
+    """The packages that an extra needs; those that are always needed for the extra ""."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        lines = importlib.metadata.requires("rankingmatch") or []
+        pairs = [(line, re.search(r"extra == ['\"]([^'\"]+)['\"]", line)) for line in lines]
+        return [re.split(r"[^\w.-]", line)[0] for line, of in pairs if (of[1] if of else "") == extra]
+    return []
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str | None]:
+    """The installed version of each package; None if it is missing."""
+    versions: dict[str, str | None] = {"rankingmatch": __version__}
+    for package in packages:
+        versions[package] = None
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _extra(name: str) -> dict[str, Any]:
+    packages = _requirements(name)
+    installed = bool(packages) and None not in _versions(packages).values()
+    return {"installed": installed, "for": EXTRAS[name]}
+
+
+def _speed(case: Case, device: torch.device) -> dict[str, Any]:
+    """How fast a network is trained and predicts; why it could not be measured, if it could not."""
+    result: dict[str, Any] = {"network": case.network, "images": f"{case.side}×{case.side}×{case.channels}"}
+    result |= {"tune": case.tune, "for": case.use}
+    try:
+        split = noise_split((case.side, case.side, case.channels), CLASSES, 64)
+        settings = TrainSettings(steps=1000, batch_size=case.batch_size, mu=MU)
+        network = NetworkSettings(case.network, tune=case.tune)
+        step, state = measure_step(split, make_method("fixmatch-ra"), network, ViewSettings(), settings, device)
+        predicting = _seconds_of_a_picture(state.ema, split.images[:PREDICTED], device)
+    except (RankingMatchError, RuntimeError) as error:  # such as too little memory
+        return {**result, "problem": first_line(error)}
+    trained = case.batch_size * (1 + MU) / step
+    return {**result, "trained_per_second": round(trained, 1), "predict_milliseconds": round(1000 * predicting, 3)}
+
+
+def _seconds_of_a_picture(model: torch.nn.Module, images: np.ndarray, device: torch.device) -> float:
+    """Seconds to predict a picture in torch; many are faster on a CPU, since `predict` uses ONNX Runtime for them."""
+    predict_probabilities(model, images[:2], device)  # to warm up
+    started = time.perf_counter()
+    predict_probabilities(model, images, device)
+    return (time.perf_counter() - started) / len(images)
+
+
+def _advice(found: dict[str, Any]) -> list[str]:
+    """What to install or to know."""
+    advice = []
+    if shutil.which("nvidia-smi") and not torch.cuda.is_available():
+        advice.append("there is an NVIDIA driver, but this torch cannot use it: install torch for CUDA (pytorch.org)")
+    elif not found["devices"]["accelerators"]:
+        advice.append("there is no GPU: use small networks, or train only the top or the head of pretrained ones")
+    cores, threads = found["system"]["cores"], found["system"]["threads"]
+    if cores and threads < cores and not found["devices"]["accelerators"]:
+        advice.append(f"torch uses {threads} of {cores} cores: train with {cores} threads, or unset OMP_NUM_THREADS")
+    available = found["system"]["available_memory_gib"]
+    if available is not None and available < 2:
+        advice.append(f"only {available:g} GiB of memory are free: use smaller batches, or close other programs")
+    missing = [name for name, version in found["versions"].items() if version is None]
+    if missing:
+        advice.append(f"required packages are missing: pip install {' '.join(missing)}")
+    return advice + [
+        f"pip install 'rankingmatch[{name}]'  # {extra['for']}"
+        for name, extra in found["extras"].items()
+        if not extra["installed"]
+    ]

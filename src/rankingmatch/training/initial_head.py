@@ -1,0 +1,92 @@
+"""A head that starts from what pretrained features tell already: it is fitted to labels, propagated ones among them."""
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+from torch import nn
+
+from rankingmatch.core.randomness import Purpose, numpy_generator
+from rankingmatch.data import Split
+from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.networks import batched_outputs, normalize_head
+from rankingmatch.networks.onnx import accelerated
+from rankingmatch.training.propagation import neighbor_graph, propagated_labels
+from rankingmatch.training.state import State
+
+__all__ = ["fitted_head", "start_head"]
+
+MOST_IMAGES = 20_000  # the neighbors among so many are found within a minute
+GIVEN_WEIGHT = 10.0  # of a label that is given; a propagated one has its probability
+AT_ONCE = 256  # images
+
+
+def start_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
+    """Fit the head of a state, and that of its average, to labels.
+
+    If the method uses unlabeled images, labels are propagated to them first. With very many images, some are used.
+    """
+    rows = _some_rows(split, seed) if state.objective.method.unlabeled_views else split.labeled_rows
+    tensors = fitted_head(_features(state, split, rows, progress), split.labels[rows], len(split.classes))
+    for model in (state.model, state.ema):
+        head = normalize_head(model.backbone)
+        with torch.no_grad():
+            for name, values in tensors.items():
+                getattr(head, name).copy_(torch.from_numpy(values))
+
+
+def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int) -> dict[str, np.ndarray]:
+    """Logistic regression on normalized features, as the tensors of a `NormalizedLinear`.
+
+    Parameters
+    ----------
+    features
+        Features (n, width).
+    labels
+        The class of each image (n,), or a negative number where it is to be propagated. Each class has a label.
+    classes
+        The number of classes.
+
+    Returns
+    -------
+    dict
+        "weight" (classes, width), "bias" (classes,) and "center" (width,).
+    """
+    targets, weights = labels, np.full(len(labels), GIVEN_WEIGHT)
+    if (labels < 0).any():
+        probabilities = propagated_labels(neighbor_graph(features), labels, classes)
+        targets = np.where(labels >= 0, labels, probabilities.argmax(1))
+        weights = np.where(labels >= 0, GIVEN_WEIGHT, probabilities.max(1))
+    center = features.mean(0)
+    used = weights > 0
+    fit = LogisticRegression(max_iter=300).fit(normalize(features - center)[used], targets[used], weights[used])
+    weight, bias = fit.coef_, fit.intercept_
+    if classes == 2:  # scikit-learn has one row for two classes
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    return {"weight": weight, "bias": bias, "center": center}
+
+
+def _some_rows(split: Split, seed: int) -> np.ndarray:
+    """The labeled rows and all, or many, of the unlabeled ones."""
+    unlabeled = split.unlabeled_rows
+    most = max(0, MOST_IMAGES - len(split.labeled_rows))
+    if len(unlabeled) > most:
+        unlabeled = numpy_generator(seed, Purpose.INITIAL_WEIGHTS).choice(unlabeled, most, replace=False)
+    return np.union1d(split.labeled_rows, unlabeled)
+
+
+def _features(state: State, split: Split, rows: np.ndarray, progress: Progress) -> np.ndarray:
+    """The features of training images: of the first precomputed view, or of the images if there is no bank."""
+    model: nn.Module = state.ema
+    if state.bank is not None:
+        maps = state.bank.views[state.objective.method.labeled_views[0]][0]
+        inputs = maps.transpose(0, 2, 3, 1)  # as images are
+    else:
+        inputs = split.images
+        model = accelerated(model, len(rows))
+    features = []
+    for start in range(0, len(rows), AT_ONCE):
+        chosen = rows[start : start + AT_ONCE]
+        features += [output.features.cpu().numpy() for output in batched_outputs(model, inputs[chosen], state.device)]
+        progress("starting the head", start + len(chosen), len(rows))
+    return np.concatenate(features)

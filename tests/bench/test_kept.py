@@ -1,0 +1,98 @@
+"""Results that are kept: added when a run is finished, never run again, and enough to make the tables."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny import RECIPE_TEXT
+
+from rankingmatch.bench.command import run_recipe
+from rankingmatch.bench.kept import KeptResults, KeptRun, kept_outcome
+from rankingmatch.bench.outcome import details, learning_curves
+from rankingmatch.bench.recipe import parse_recipe
+from rankingmatch.bench.tables import markdown
+from rankingmatch.core.errors import ConfigError, RunError
+from rankingmatch.runs.directory import Run
+
+RECIPE = parse_recipe("mine", RECIPE_TEXT)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a recipe that was run, with its runs and with what is kept of them."""
+    directory = tmp_path_factory.mktemp("kept")
+    (directory / "results").mkdir()
+    run_recipe(RECIPE, out=directory / "runs", keep=directory / "results")
+    return directory
+
+
+def test_every_run_is_one_line_without_paths_of_the_machine(kept: Path) -> None:
+    text = (kept / "results/mine.jsonl").read_text()
+    runs = [KeptRun.from_json(json.loads(line)) for line in text.splitlines()]
+    assert len(runs) == 4
+    assert str(kept) not in text
+    assert str(Path.home()) not in text
+    for run in runs:
+        directory = Run(kept / "runs/mine" / run.run)
+        assert run.result == directory.result()
+        assert [line["test_error"] for line in run.history] == [line["test_error"] for line in directory.history()]
+        assert run.commit == directory.environment()["commit"]
+
+
+def test_the_tables_are_those_of_the_runs(kept: Path) -> None:
+    trained = run_recipe(RECIPE, out=kept / "runs")
+    outcome, runs = kept_outcome(RECIPE, kept / "results/mine.jsonl")
+    assert list(map(markdown, outcome.tables)) == list(map(markdown, trained.tables))
+    assert learning_curves(outcome) == learning_curves(trained)
+    assert len(learning_curves(outcome)) == 1
+    assert len(runs) == 4
+
+
+def test_kept_runs_are_not_run_again_and_missing_ones_are(kept: Path, tmp_path: Path) -> None:
+    lines = (kept / "results/mine.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "mine.jsonl").write_text("".join(lines[:-1]))
+    run_recipe(RECIPE, out=tmp_path / "runs", keep=tmp_path)
+    assert [path.name for path in (tmp_path / "runs/mine").iterdir()] == [KeptRun.from_json(json.loads(lines[-1])).run]
+    again = [KeptRun.from_json(json.loads(line)) for line in (tmp_path / "mine.jsonl").read_text().splitlines()]
+    before = [KeptRun.from_json(json.loads(line)) for line in lines]
+    assert [run.result.test_error for run in again] == [run.result.test_error for run in before]
+
+
+def test_finished_runs_are_added(kept: Path, tmp_path: Path) -> None:
+    shutil.copytree(kept / "runs", tmp_path / "runs")
+    run_recipe(RECIPE, out=tmp_path / "runs", keep=tmp_path)
+    assert (tmp_path / "mine.jsonl").read_text() == (kept / "results/mine.jsonl").read_text()
+
+
+def test_a_run_that_was_kept_with_other_settings_is_an_error(kept: Path, tmp_path: Path) -> None:
+    shutil.copy(kept / "results/mine.jsonl", tmp_path)
+    with pytest.raises(ConfigError, match=r"mine.jsonl has .* with other settings \(training: .*delete its line"):
+        run_recipe(RECIPE, out=tmp_path / "runs", keep=tmp_path, settings={"learning_rate": 0.01})
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("{\n")
+    with pytest.raises(RunError, match=r"mine.jsonl cannot be read"):
+        KeptResults(tmp_path / "mine.jsonl")
+
+
+def test_a_fold_that_is_not_kept_is_left_out(kept: Path) -> None:
+    recipe = dataclasses.replace(RECIPE, folds=5)
+    outcome, runs = kept_outcome(recipe, kept / "results/mine.jsonl")
+    assert len(outcome.grid) == len(runs) == 4
+
+
+def test_columns_and_rows_without_kept_runs_are_left_out(kept: Path, tmp_path: Path) -> None:
+    lines = (kept / "results/mine.jsonl").read_text().splitlines(keepends=True)
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(line for line in lines if json.loads(line)["result"]["method"] == "supervised"))
+    (column,) = RECIPE.columns
+    other = dataclasses.replace(column, labels=100)
+    paper: dict[str, dict[str, tuple[str, ...]]] = {"test error %": {"theirs": ("9.9", "1.1")}}
+    outcome, _ = kept_outcome(dataclasses.replace(RECIPE, columns=(other, column), paper=paper), path)
+    assert outcome.recipe.columns == (column,)
+    assert outcome.recipe.paper == {"test error %": {"theirs": ("1.1",)}}
+    rows = [line for line in details(outcome).splitlines()[2:] if line]
+    assert [line.split(" | ")[0] for line in rows] == ["| supervised"]

@@ -1,0 +1,98 @@
+"""`rankingmatch doctor` says what the machine has, how fast it is, and what to install."""
+
+import importlib.metadata
+import json
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rankingmatch import __version__
+from rankingmatch.cli import main
+from rankingmatch.runs import doctor
+
+FOR_DEVELOPERS = {"bench", "dev", "docs", "test"}
+SMALL = doctor.Case("wrn-10-1", 8, 1, "all", 2, "tests")
+
+
+@pytest.fixture(autouse=True)
+def _one_small_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "CASES", (SMALL,))
+
+
+def test_the_page_has_the_device_the_versions_the_speeds_and_the_extras(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--device", "cpu"])
+    page = capsys.readouterr().out
+    assert "computing on cpu" in page
+    assert f"rankingmatch {__version__}" in page
+    assert f"torch {torch.__version__}" in page
+    assert f"torch uses {torch.get_num_threads()} threads" in page
+    assert re.search(r"wrn-10-1, 8×8×1 +tests +[\d,]+ images +[\d.]+ ms", page)
+    assert all(f"{extra} " in page for extra in doctor.EXTRAS)
+
+
+def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--json", "--device", "cpu"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["devices"]["used"] == "cpu"
+    assert found["system"]["cores"] >= 1
+    assert found["system"]["memory_gib"] >= found["system"]["available_memory_gib"] > 0
+    (speed,) = found["speeds"]
+    assert speed["network"] == "wrn-10-1"
+    assert speed["trained_per_second"] > 0
+    assert speed["predict_milliseconds"] > 0
+
+
+def test_progress_is_told_before_each_network_and_at_the_end() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    doctor.examine("cpu", lambda *values: told.append(values))
+    assert told == [("measuring networks", 0, 1), ("measuring networks", 1, 1)]
+
+
+def test_what_is_missing_is_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name in ("starlette", "rich"):
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = doctor.examine("cpu")
+    assert found["versions"]["rich"] is None
+    assert not found["extras"]["label"]["installed"]
+    assert "required packages are missing: pip install rich" in found["advice"]
+    assert "pip install 'rankingmatch[label]'  # label images in the browser" in found["advice"]
+
+
+def test_a_network_that_cannot_be_measured_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("too little memory\nof this GPU")
+
+    monkeypatch.setattr(doctor, "measure_step", fail)
+    main(["doctor", "--device", "cpu"])
+    assert "not measured: too little memory" in capsys.readouterr().out
+
+
+def test_a_driver_without_a_torch_for_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "install torch for CUDA" in doctor.examine("cpu")["advice"][0]
+
+
+def test_a_device_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leave:
+        main(["doctor", "--device", "cuda:7"])
+    assert leave.value.code == 2
+    assert capsys.readouterr().err.startswith("error: --device cuda:7 cannot be used here")
+
+
+def test_every_extra_is_known() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - FOR_DEVELOPERS

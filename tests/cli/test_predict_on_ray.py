@@ -1,0 +1,106 @@
+"""`predict --on ray` writes what one process writes, also if workers are killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from on_ray import is_ours, needs_ray
+from PIL import Image
+
+from rankingmatch.cli import main
+from rankingmatch.core.errors import RunError
+from rankingmatch.runs import predict_on_ray
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.predict import FilePredictions, predict_files
+from rankingmatch.runs.ray_connection import ray_connection
+
+FILES = 1000
+QUICK = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, and files of which some are not images."""
+    path = tmp_path_factory.mktemp("on ray")
+    main(["train", "digits", *QUICK, "--out", str(path / "run"), "--quiet"])
+    rng = np.random.default_rng(0)
+    (path / "images").mkdir()
+    for number in range(FILES):
+        file = path / "images" / f"{number:04}.png"
+        if number % 100 == 7:
+            file.write_bytes(b"not an image")
+        else:
+            Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(file)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    with ray_connection(None):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict_on_ray, "GROUPS", 1)
+
+
+@needs_ray
+@pytest.mark.usefixtures("cluster")
+def test_the_table_equals_that_of_one_process(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    for flags in ([], ["--on", "ray"]):
+        main(["predict", "run", "images", "--probabilities", "--out", f"{len(flags)}.csv", *flags])
+        assert "10 files were skipped: images/0007.png" in capsys.readouterr().err
+    assert Path("2.csv").read_bytes() == Path("0.csv").read_bytes()
+    assert len(Path("0.csv").read_text().splitlines()) == 1 + FILES - 10
+
+
+def kill_workers(batches: Iterator[FilePredictions], at: tuple[int, ...]) -> Iterator[FilePredictions]:
+    """Pass predictions on, and kill all workers after some of them."""
+    killed = 0
+    for number, batch in enumerate(batches):
+        yield batch
+        if number in at:
+            for process in Path("/proc").glob("[0-9]*/cmdline"):
+                if process.read_bytes().startswith(b"ray::_predict") and is_ours(int(process.parent.name)):
+                    os.kill(int(process.parent.name), signal.SIGKILL)
+                    killed += 1
+    assert killed >= len(at)
+
+
+@needs_ray
+@pytest.mark.usefixtures("cluster")
+def test_workers_that_are_killed_twice_cost_their_pieces_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predict_on_ray, "AHEAD", 1)  # at the second kill, there is still work to do
+    files = sorted(map(str, (place / "images").iterdir()))
+    run = Run(place / "run")
+    device = run.config().device("cpu")
+    model, info = run.load_model(device)
+    expected = list(predict_files(model, info, files, device, FILES))
+    batches = predict_on_ray.predict_on_ray(run.path, info, files, device="cpu", count=FILES)
+    found = list(kill_workers(batches, (2, 6)))
+    assert [batch.files for batch in found] == [batch.files for batch in expected]
+    assert [batch.skipped for batch in found] == [batch.skipped for batch in expected]
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine.probabilities, theirs.probabilities)
+
+
+@needs_ray
+@pytest.mark.usefixtures("cluster")
+def test_a_mistake_of_a_worker_is_raised_here(place: Path) -> None:
+    info = Run(place / "run").load_model(Run(place / "run").config().device("cpu"))[1]
+    with pytest.raises(RunError, match="nowhere"):
+        list(predict_on_ray.predict_on_ray(place / "nowhere", info, ["a.png"]))
+
+
+def test_the_address_of_a_cluster_needs_a_cluster(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["predict", str(place / "run"), "x.png", "--ray-address", "head:6379"])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "error: --ray-address needs --on ray\n"

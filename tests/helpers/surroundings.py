@@ -1,0 +1,59 @@
+"""What a command may find itself in: each function is called in its process, before it starts."""
+
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+
+
+def _close(*names: str) -> None:
+    """Close streams, as Python finds them after `<&-`, `>&-` or `2>&-` in a shell."""
+    for name in names:
+        os.close(("stdin", "stdout", "stderr").index(name))
+        setattr(sys, name, None)
+
+
+def without_input() -> None:
+    _close("stdin")
+
+
+def without_output() -> None:
+    _close("stdout")
+
+
+def without_error() -> None:
+    _close("stderr")
+
+
+def without_streams() -> None:
+    _close("stdin", "stdout", "stderr")
+
+
+def _redirect_output(descriptor: int) -> None:
+    os.dup2(descriptor, 1)
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+
+
+def with_full_output() -> None:
+    _redirect_output(os.open("/dev/full", os.O_WRONLY))
+
+
+def with_output_nobody_reads() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    _redirect_output(writing)
+
+
+def with_ascii_output() -> None:
+    sys.stdout.reconfigure(encoding="ascii", errors="strict")  # type: ignore[union-attr]
+
+
+def without_current_directory() -> None:
+    shutil.rmtree(Path.cwd())
+
+
+def with_little_memory() -> None:
+    """Half a gigabyte of addresses beyond those in use."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, used + 2**29))

@@ -1,0 +1,176 @@
+"""The journal: nothing that was saved is ever lost, whatever happens to the last row."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankingmatch.core.errors import DataError
+from rankingmatch.data.label_journal import LabelEvent, format_events, parse_events, replay
+from rankingmatch.labeling.journal import Journal, JournalError
+
+HEADER = b"file,label,part,time,origin\n"
+ROWS = [LabelEvent("a.png", "cat", "train", "1", "hand"), LabelEvent('b,\n"b.png', "dog", "train", "2", "hand")]
+# Names of files have any bytes but / and NUL; Python shows those that are not UTF-8 as lone surrogates.
+names = st.binary(min_size=1, max_size=12).filter(lambda name: b"/" not in name and b"\0" not in name).map(os.fsdecode)
+labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)
+events = st.builds(
+    LabelEvent, names, labels, st.sampled_from(["train", "test", "none", ""]), labels, st.sampled_from(["hand", "undo"])
+)
+
+
+@given(st.lists(events, max_size=5))
+def test_rows_are_read_as_they_were_written(rows: list[LabelEvent]) -> None:
+    content = HEADER + format_events(rows)
+    assert parse_events(content, Path("x")) == (rows, len(content))
+
+
+@given(st.lists(events, min_size=1, max_size=4), st.data())
+def test_a_row_that_was_cut_off_anywhere_takes_no_other_with_it(rows: list[LabelEvent], data: Any) -> None:
+    complete, last = HEADER + format_events(rows[:-1]), format_events(rows[-1:])
+    cut = data.draw(st.integers(0, len(last) - 1))
+    found, length = parse_events(complete + last[:cut], Path("x"))
+    # Without the line break alone, the row is complete.
+    assert (found, length) == (rows, len(complete + last) - 1) if cut == len(last) - 1 else (rows[:-1], len(complete))
+
+
+def test_the_last_row_of_a_file_wins_and_classes_are_renamed() -> None:
+    rows = [
+        LabelEvent("a", "cat", "train"),
+        LabelEvent("b", "dog", "test"),
+        LabelEvent("", "kitten", "class:cat"),
+        LabelEvent("c", "cat", "train"),
+        LabelEvent("b", "", ""),
+        LabelEvent("", "kitten", "class:cat"),
+    ]
+    assert replay(rows) == {"a": ("kitten", "train"), "b": ("", ""), "c": ("kitten", "train")}
+
+
+def test_rows_are_appended_and_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    first = Journal(path)
+    assert not path.exists()
+    first.append(ROWS[:1])
+    first.append(ROWS[1:])
+    first.close()
+    assert path.read_bytes().startswith(HEADER + b"a.png,cat,train,1,hand\n")
+    second = Journal(path)
+    assert second.events == ROWS
+    second.close()
+
+
+@pytest.mark.parametrize("torn", [b"fi", b"file,label,part,time,origin", HEADER])
+def test_a_first_line_that_was_cut_off_is_written_again(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes(torn)
+    journal = Journal(path)
+    journal.append(ROWS)
+    journal.close()
+    assert path.read_bytes() == HEADER + format_events(ROWS)
+
+
+@pytest.mark.parametrize("torn", [b"c.png,ca", b'"c.p\nng","ca', b'"c""', b"c.png,cat,train,3,han"])
+def test_a_torn_row_is_cut_off_before_the_next_one(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes(HEADER + format_events(ROWS) + torn)
+    journal = Journal(path)
+    assert journal.events == ROWS
+    assert path.read_bytes().endswith(torn)  # nothing is written before there is something to write
+    new = LabelEvent("d.png", "cat", "train", "4", "hand")
+    journal.append([new])
+    journal.close()
+    assert path.read_bytes() == HEADER + format_events([*ROWS, new])
+
+
+def test_a_last_row_whose_line_break_an_editor_dropped_counts(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes(HEADER + format_events(ROWS).rstrip(b"\n"))
+    journal = Journal(path)
+    assert journal.events == ROWS
+    journal.append(ROWS[:1])
+    journal.close()
+    assert path.read_bytes() == HEADER + format_events([*ROWS, ROWS[0]])
+
+
+@pytest.mark.parametrize("space", [0, 5, 1000])
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: int) -> None:
+    path = tmp_path / "labels.csv"
+    journal = Journal(path)
+    journal.append(ROWS[:1])
+    before, left, write = path.read_bytes(), [space], os.write
+
+    def full(*_: object) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write_while_there_is_space(file: int, content: bytes) -> int:
+        count = write(file, content[: left[0]]) if left[0] else full()
+        left[0] -= count
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write_while_there_is_space)
+        patch.setattr(os, "fsync", full)  # some file systems notice only now
+        with pytest.raises(
+            JournalError, match=r"the disk is full: nothing was saved to .*labels\.csv; free some space"
+        ):
+            journal.append(ROWS[1:])
+    assert path.read_bytes() == before
+    journal.append(ROWS[1:])
+    journal.close()
+    assert path.read_bytes() == HEADER + format_events(ROWS)
+
+
+def test_a_second_server_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "labels.csv")
+    with pytest.raises(DataError, match=r"labels\.csv is in use by another labeling server"):
+        Journal(tmp_path / "labels.csv")
+    journal.close()
+    Journal(tmp_path / "labels.csv").close()
+
+
+def test_rows_of_another_program_are_never_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    journal = Journal(path)
+    journal.append(ROWS[:1])
+    with path.open("ab") as file:
+        file.write(b"x.png,dog,train,,\n")
+    with pytest.raises(JournalError, match="was changed by another program; stop the server and start it again"):
+        journal.append(ROWS[1:])
+    assert path.read_bytes().endswith(b"x.png,dog,train,,\n")
+    path.unlink()
+    with pytest.raises(JournalError, match="was deleted by another program"):
+        journal.append(ROWS[1:])
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"hello\n", "is not a journal of labels"),
+        (b"\xff\xd8\xff" * 20, "is not a journal of labels"),
+        (HEADER + b"a.png,cat,validation,,\n", "line 2: part is 'validation'; it must be train, test or none"),
+        (HEADER + b",cat,train,,\n", "line 2: the file is missing"),
+        (HEADER + b'"a"b,cat,train,,\n', "line 2: this is not a row of a CSV file"),
+    ],
+)
+def test_another_file_is_refused_and_left_alone(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        Journal(path)
+    assert path.read_bytes() == content
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=80))
+def test_any_bytes_are_rows_or_an_error_in_one_line(content: bytes) -> None:
+    error = None
+    try:
+        parse_events(HEADER + content, Path("x"))
+    except DataError as caught:
+        error = str(caught)
+    assert error is None or "\n" not in error

@@ -1,0 +1,442 @@
+"""The labeling page in a real browser, with the real server."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn")
+from label_page import CHROMIUM, DRIVER, NO_BROWSER, LabelPage, ServerProcess, ServerThread, make_pictures
+from selenium.webdriver.common.keys import Keys
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=NO_BROWSER)]
+CLASSES = ("disk", "square")
+HOSTILE = "<img src=x onerror=alert(1)>"
+Start = Callable[..., ServerThread]
+StartProcess = Callable[..., ServerProcess]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[LabelPage]:
+    page = LabelPage()
+    yield page
+    page.driver.quit()
+
+
+@pytest.fixture
+def page(chromium: LabelPage) -> Iterator[LabelPage]:
+    """One empty tab."""
+    yield chromium
+    for handle in chromium.driver.window_handles[1:]:
+        chromium.driver.switch_to.window(handle)
+        chromium.driver.close()
+    chromium.driver.switch_to.window(chromium.driver.window_handles[0])
+    chromium.emulate("Emulation.clearDeviceMetricsOverride")
+    chromium.emulate("Emulation.setEmulatedMedia", features=[])
+    chromium.driver.get("about:blank")
+    chromium.errors()
+
+
+@pytest.fixture
+def start(tmp_path: Path, page: LabelPage) -> Iterator[Start]:
+    servers: list[ServerThread] = []
+
+    def start_thread(classes: tuple[str, ...] = CLASSES, count: int = 60) -> ServerThread:
+        servers.append(ServerThread(make_pictures(tmp_path / "photos", count), classes))
+        return servers[-1]
+
+    yield start_thread
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def start_process(tmp_path: Path, page: LabelPage) -> Iterator[StartProcess]:
+    servers: list[ServerProcess] = []
+
+    def start_server(classes: tuple[str, ...] = CLASSES, count: int = 60) -> ServerProcess:
+        servers.append(ServerProcess(make_pictures(tmp_path / "photos", count), classes))
+        return servers[-1]
+
+    yield start_server
+    for server in servers:
+        server.stop()
+
+
+def wait_for_model(page: LabelPage) -> None:
+    page.until(lambda: "has learned from" in page.text("#progress-body"), 60)
+
+
+def test_the_first_screen_asks_for_classes_and_thirty_pictures_are_labeled_by_keyboard(
+    page: LabelPage, start_process: StartProcess
+) -> None:
+    server = start_process(())
+    page.open(server.address)
+    assert "Which classes do your 60 pictures belong to?" in page.one("#start").text
+    page.press("disk,square", Keys.ENTER, Keys.ENTER)
+    page.name()
+    assert [name for name, _, _ in page.classes()] == ["disk", "square"]
+    names = page.label(30)
+    page.saved()
+    assert len(set(names)) == 30
+    assert server.labels() == {name: name.split("-")[0] for name in names}
+    assert sum(count for _, _, count in page.classes()) == 30
+    assert page.errors() == []
+
+
+def test_undo_shows_the_pictures_again_in_reverse_order(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    names = page.label(4)
+    following = page.name()
+    for name in reversed(names):
+        page.press("z")
+        assert page.name() == name
+    page.saved()
+    assert server.labels() == {}
+    assert page.label(4) == names
+    assert page.name() == following
+
+
+def test_undo_reaches_labels_of_an_earlier_session(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    *_, last = page.label(2)
+    page.saved()
+    server.stop()
+    page.open(server.start())
+    page.name()
+    page.press("z")
+    page.until(lambda: page.text("#picture-name") == last)
+    page.saved()
+    assert len(server.labels()) == 1
+
+
+def test_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    skipped = page.name()
+    page.press("s")
+    page.until_after(skipped)
+    none = page.name()
+    page.press("x")
+    page.until_after(none)
+    labeled, following = page.label(1)[0], page.name()
+    page.press(Keys.ARROW_LEFT)
+    assert page.name() == labeled
+    assert "labeled: " + labeled.split("-")[0] in page.text("#picture-note")
+    page.press(Keys.ARROW_LEFT)
+    assert page.text("#picture-note") == "labeled: none of the classes"
+    page.press(page.key_of(none), Keys.ARROW_RIGHT)  # changes the label, and moves on twice
+    assert page.name() == following
+    page.saved()
+    assert server.labels() == {labeled: labeled.split("-")[0], none: none.split("-")[0]}
+
+
+def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    name = page.name()
+    page.press("n")
+    page.press("circle", Keys.ENTER)
+    page.until(lambda: ("circle", "3", 1) in page.classes())
+    assert page.name() != name
+    page.one("#edit-classes").click()
+    page.one("#edit-which").send_keys("circle")
+    page.one("#edit-name").clear()
+    page.one("#edit-name").send_keys("round thing", Keys.ENTER)
+    page.until(lambda: ("round thing", "3", 1) in page.classes())
+    page.one("#edit-classes").click()
+    page.one("#edit-which").send_keys("round thing")
+    page.one("#edit-into").send_keys("disk")
+    next(button for button in page.all("dialog button") if button.text == "Merge").click()
+    page.until(lambda: page.classes() == [("disk", "1", 1), ("square", "2", 0)])
+    assert server.rows()[-1]["part"] == "class:round thing"
+    assert page.errors() == []
+
+
+def test_a_name_that_is_taken_gets_a_sentence_and_the_dialog_stays_open(page: LabelPage, start: Start) -> None:
+    page.open(start().address)
+    page.name()
+    page.press("n")
+    page.press("disk", Keys.ENTER)
+    page.until(lambda: "already a class" in page.text("dialog .problem"))
+    page.press(Keys.ESCAPE)
+    assert not page.one("dialog").is_displayed()
+
+
+def test_the_model_suggests_and_enter_accepts_except_in_random_checks(
+    page: LabelPage, start_process: StartProcess
+) -> None:
+    server = start_process()
+    page.open(server.address)
+    page.label(12)
+    wait_for_model(page)
+    page.label(3)  # the next two were handed out before the model was ready
+    accepted = checked = 0
+    while not (accepted and checked):
+        name, is_check = page.name(), page.one("#audit-note").is_displayed()
+        hints = [hint.text for hint in page.all(".class .hint") if hint.text]
+        if is_check:
+            assert hints == []
+            assert "guess" not in page.text("#picture-note")
+            checked += 1
+            page.press(page.key_of(name))
+        else:
+            assert re.fullmatch(r"\d+% ↵", hints[0])
+            accepted += 1
+            page.press(Keys.ENTER)
+        page.until_after(name)
+    page.saved()
+    assert len(server.labels()) == 15 + accepted + checked
+    assert page.errors() == []
+
+
+def test_a_page_of_the_grid_is_accepted_and_undone_at_once(page: LabelPage, start_process: StartProcess) -> None:
+    server = start_process(count=120)
+    page.open(server.address)
+    page.label(10)
+    wait_for_model(page)
+    page.saved()
+    before = server.labels()
+    page.press("g")
+    page.until(lambda: len(page.all(".tile")) >= 10)
+    tiles = len(page.all(".tile"))
+    page.press(Keys.ARROW_RIGHT, " ")
+    assert len(page.all(".tile.wrong")) == 1
+    wrong = page.one(".tile.wrong").accessible_name.split(":")[0]
+    page.press(Keys.ENTER)
+    page.until(lambda: len(server.labels()) == len(before) + tiles - 1)
+    assert [row["origin"] for row in server.rows()][-1] == "accepted"
+    assert wrong not in server.labels()
+    page.press("z")
+    page.until(lambda: server.labels() == before)
+    page.until(lambda: len(page.all(".tile")) == tiles)
+    assert page.one(".tile.wrong").accessible_name.split(":")[0] == wrong
+    assert page.errors() == []
+
+
+def test_a_wrong_label_is_found_among_the_mistakes_and_changed(page: LabelPage, start_process: StartProcess) -> None:
+    server = start_process()
+    page.open(server.address)
+    page.label(12)
+    while page.one("#audit-note").is_displayed():
+        page.label(1)
+    wrong = page.name()
+    page.press("2" if wrong.startswith("disk") else "1")
+    page.until_after(wrong)
+    page.label(8)
+    page.saved()
+    page.press("m")
+
+    def is_listed() -> bool:
+        page.press(Keys.ESCAPE, "m")
+        time.sleep(0.5)
+        return page.text("#mistakes-name") == wrong
+
+    page.until(is_listed, 60)
+    page.press(Keys.ARROW_RIGHT)
+    page.until(lambda: server.labels()[wrong] == wrong.split("-")[0])
+    assert page.errors() == []
+
+
+def test_a_reloaded_page_shows_the_same_picture_and_counts(page: LabelPage, start: Start) -> None:
+    page.open(start().address)
+    page.label(5)
+    page.saved()
+    name, classes = page.name(), page.classes()
+    page.driver.refresh()
+    assert page.name() == name
+    assert page.classes() == classes
+
+
+def test_labels_made_while_the_server_is_dead_are_saved_when_it_is_back(
+    page: LabelPage, start_process: StartProcess
+) -> None:
+    server = start_process()
+    page.open(server.address)
+    page.label(3)
+    page.saved()
+    page.until(lambda: page.script("return performance.getEntriesByType('resource').length") > 20)
+    server.kill()
+    page.label(2)
+    page.until(lambda: "connection to the server is lost" in page.text("#banners"))
+    page.until(lambda: page.text("#unsaved") == "2 unsaved")
+    address = server.start()
+    page.until(lambda: "Open the address that it prints" in page.text("#banners"))
+    first = page.driver.current_window_handle
+    page.driver.switch_to.new_window("tab")
+    page.open(address)
+    page.driver.switch_to.window(first)
+    page.saved()
+    assert len(server.labels()) == 5
+    page.until(lambda: page.text("#banners") == "")
+    assert page.label(2)
+
+
+def test_two_tabs_get_different_pictures_and_the_same_counts(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    first, names = page.driver.current_window_handle, page.label(3)
+    page.driver.switch_to.new_window("tab")
+    page.open(server.address)
+    names += page.label(3)
+    second = page.driver.current_window_handle
+    page.driver.switch_to.window(first)
+    names += page.label(3)
+    assert len(set(names)) == 9
+    for handle in (first, second):
+        page.driver.switch_to.window(handle)
+        page.until(lambda: sum(count for _, _, count in page.classes()) == 9)
+    assert len(server.labels()) == 9
+
+
+def test_names_of_files_and_classes_that_are_html_stay_text(page: LabelPage, start: Start, tmp_path: Path) -> None:
+    folder = make_pictures(tmp_path / "photos", 12)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(folder / f"{HOSTILE}{number}.jpg")
+    server = start(count=0)
+    page.open(server.address)
+    assert HOSTILE in page.name()
+    page.press("n")
+    page.press(HOSTILE, Keys.ENTER)
+    page.until(lambda: (HOSTILE, "3", 1) in page.classes())
+    for key in "gmt":
+        page.press(key)
+        time.sleep(0.3)
+    page.press(Keys.ESCAPE)
+    page.one("#edit-classes").click()
+    assert page.all("img[src='x']") == []
+    assert page.errors() == []
+
+
+HOLD_LABELS = """
+const fetch = window.fetch, gate = new Promise((resolve) => { window.release = resolve; });
+window.fetch = async (path, options) => { if (path === "/label") await gate; return fetch(path, options); };
+"""
+
+
+def test_keys_are_answered_while_the_server_is_slow(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    page.name()
+    page.script(HOLD_LABELS)
+    names = page.label(4)
+    page.until(lambda: page.text("#unsaved") == "4 unsaved")
+    assert sum(count for _, _, count in page.classes()) == 4
+    assert page.script("const leaving = new Event('beforeunload', {cancelable: true}); return !dispatchEvent(leaving)")
+    page.script("window.release()")
+    page.saved()
+    assert list(server.labels()) == names  # in order
+
+
+FAKE_ANSWER = """
+window.realFetch ??= window.fetch;
+window.fetch = (path, options) => path !== "/label" ? window.realFetch(path, options)
+  : Promise.resolve(new Response(JSON.stringify({error: arguments[0]}), {status: arguments[1]}));
+"""
+
+
+def test_a_refused_label_gets_a_sentence_and_the_picture_is_shown_again(page: LabelPage, start: Start) -> None:
+    page.open(start().address)
+    name = page.name()
+    page.script(FAKE_ANSWER, "That class was removed.", 400)
+    page.press("1")
+    page.until(lambda: page.text("#message") == "That class was removed.")
+    assert page.name() == name
+    assert page.text("#picture-note") != "labeled: disk"
+    assert sum(count for _, _, count in page.classes()) == 0
+
+
+def test_a_full_disk_has_a_banner_and_labels_are_saved_later(page: LabelPage, start: Start) -> None:
+    server = start()
+    page.open(server.address)
+    page.name()
+    page.script(FAKE_ANSWER, "The disk is full; free some space.", 507)
+    page.label(3)
+    page.until(lambda: page.text("#banners") == "The disk is full; free some space.")
+    page.until(lambda: page.text("#unsaved") == "3 unsaved")
+    page.script("window.fetch = window.realFetch")
+    page.saved()
+    assert len(server.labels()) == 3
+    assert page.text("#banners") == ""
+
+
+def test_a_picture_that_vanished_can_be_skipped_but_not_labeled(page: LabelPage, start: Start) -> None:
+    server = start()
+    for path in server.folder.glob("disk-*.jpg"):
+        path.write_bytes(b"not a picture")
+    page.open(server.address)
+    for _ in range(12):
+        page.until(lambda: page.all("#label-frame img") or "Loading" not in page.text("#label-frame"))
+        if not page.all("#label-frame img"):
+            break
+        name = page.text("#picture-name")
+        page.press("s")
+        page.until_after(name)
+    broken = page.text("#picture-name")
+    assert broken in page.text("#label-frame")
+    page.press("1")
+    assert page.text("#picture-name") == broken
+    page.press("s")
+    page.until_after(broken)
+    page.saved()
+    assert server.labels() == {}
+
+
+@pytest.mark.parametrize("classes", [2, 60])
+def test_on_a_phone_nothing_is_too_wide_and_targets_are_large_enough(
+    page: LabelPage, start: Start, classes: int
+) -> None:
+    server = start((*(f"class {number}" for number in range(classes - 1)), "a long name " * 8))
+    page.emulate("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    page.open(server.address)
+    page.name()
+    small = """return [...document.querySelectorAll("button, nav a, input, select, summary")].filter((one) => {
+      const { width, height } = one.getBoundingClientRect();
+      return width && (width < 44 || height < 44);
+    }).map((one) => one.outerHTML)"""
+    for key in ("", "g", "m", "t"):
+        page.press(key)
+        time.sleep(0.3)
+        assert page.script("return document.documentElement.scrollWidth") <= 390, key
+        assert page.script(small) == [], key
+    page.press(Keys.ESCAPE)
+    height = page.script("return document.querySelector('#label-frame').getBoundingClientRect().height")
+    assert height > 200
+    bottom = page.script("return document.querySelector('#label-actions').getBoundingClientRect().bottom")
+    assert 760 < bottom <= 844  # where the thumb is
+
+
+def test_everything_has_a_name_for_screen_readers_and_can_be_reached_with_tab(page: LabelPage, start: Start) -> None:
+    page.open(start().address)
+    page.name()
+    for key in ("", "g", "m", "t", "?"):
+        page.press(key)
+        time.sleep(0.3)
+        inside = "dialog " if key == "?" else ""  # what is behind a dialog cannot be reached
+        kinds = ("button", "a", "select", "input", "img", "[role=img]")
+        found = page.all(", ".join(inside + kind for kind in kinds))
+        shown = [one for one in found if one.is_displayed()]
+        assert [one.get_attribute("outerHTML") for one in shown if not one.accessible_name.strip()] == []
+    page.press(Keys.ESCAPE)
+    page.press(Keys.ESCAPE)
+    reached = []
+    for _ in range(20):
+        page.press(Keys.TAB)
+        reached.append(page.script("return document.activeElement.textContent"))
+        assert page.script("return getComputedStyle(document.activeElement).outlineStyle") != "none"
+        if "Rename or merge" in reached:
+            break
+    assert any("disk" in text for text in reached)
+    assert page.one("#message").get_attribute("role") == "status"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_follow_the_system(page: LabelPage, start: Start, scheme: str) -> None:
+    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    page.open(start().address)
+    color = page.script("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, color[4:-1].split(","))) > 380) == (scheme == "light")

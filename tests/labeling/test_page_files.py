@@ -1,0 +1,45 @@
+"""The files of the labeling page, without a browser."""
+
+import re
+from pathlib import Path
+
+import rankingmatch
+from rankingmatch.labeling.session import KEYS
+
+PACKAGE = Path(rankingmatch.__file__).parent
+PAGE = PACKAGE / "labeling" / "page"
+
+
+def colors(css: str, start: str) -> dict[str, str]:
+    block = css[css.index(start) :]
+    return dict(re.findall(r"(--[a-z-]+): (#\w+);", block[: block.index("}")]))
+
+
+def test_the_colors_are_those_of_the_report() -> None:
+    own, report = (PAGE / "label.css").read_text(), (PACKAGE / "report" / "page" / "page.css").read_text()
+    assert colors(own, ":root {") == colors(report, ":root {")
+    assert colors(own, "@media (prefers-color-scheme: dark)") == colors(report, ':root[data-theme="dark"]')
+    assert len(colors(own, ":root {")) == 11
+
+
+def test_the_page_has_no_inline_code_and_loads_nothing_from_elsewhere() -> None:
+    html = (PAGE / "label.html").read_text()
+    assert not re.search(r"\son\w+=|style=|<style|<script(?![^>]*src=)", html)
+    addresses = re.findall(r'(?:src|href)="([^"#][^"]*)"', html)
+    assert addresses
+    assert all((PAGE / address.removeprefix("/page/")).is_file() for address in addresses)
+
+
+def test_scripts_set_names_as_text_only() -> None:
+    parsed_as_html = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(")
+    for script in PAGE.glob("*.js"):
+        source = script.read_text()
+        assert not parsed_as_html.search(source), script
+        assert all((PAGE / module).is_file() for module in re.findall(r'from "\./([^"]+)"', source)), script
+
+
+def test_no_key_of_a_class_is_a_command() -> None:
+    source = "".join((PAGE / name).read_text() for name in ("label.js", "labeling.js", "grid.js", "mistakes.js"))
+    commands = set(re.findall(r"[{,]\s*([a-z]): [(a-zA-Z]", source))
+    assert set("agmnstxz") <= commands
+    assert not commands & set(KEYS)

@@ -1,0 +1,228 @@
+"""Nobody without the token, and no other page, can see or change anything."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from labeling_server import ACCESS, ADDRESS, Page, colored_pictures, open_page
+from PIL import Image
+from starlette.testclient import TestClient
+
+from rankingmatch.labeling.security import MOST_BYTES, Access
+from rankingmatch.labeling.server import make_app
+
+GETS = [
+    "/",
+    "/state",
+    "/events",
+    "/next?client=a",
+    "/picture/0",
+    "/grid?class=0",
+    "/mistakes",
+    "/history",
+    "/page/label.js",
+]
+POSTS = ["/label", "/undo", "/classes", "/accept", "/train", "/train/stop", "/export"]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    page = open_page(colored_pictures(tmp_path / "photos", 6), classes=("red", "green"))
+    yield page
+    page.session.journal.close()
+
+
+def stranger(page: Page, address: str = ADDRESS) -> TestClient:
+    """A client without the token."""
+    return TestClient(page.client.app, address, raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize("path", GETS)
+@pytest.mark.parametrize("cookie", [None, "", "wrong", "secret-tokeN", "secret-token-and-more", "ä"])
+def test_nothing_is_shown_without_the_token(page: Page, path: str, cookie: str | None) -> None:
+    headers = {} if cookie is None else {b"Cookie": f"{ACCESS.cookie}={cookie}".encode()}
+    response = stranger(page).get(path, headers=headers)
+    assert response.status_code == 403
+    assert "address" in response.text
+    assert "000.png" not in response.text
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_nothing_is_done_without_the_token(page: Page, path: str) -> None:
+    body = {"client": "x", "number": 0, "class": 0, "numbers": [0], "add": "x", "kind": "folders"}
+    assert stranger(page).post(path, json=body, headers={"Origin": ADDRESS}).status_code == 403
+    assert not page.session.journal.path.exists()
+
+
+def test_the_address_with_the_token_gives_a_strict_cookie_and_hides_the_token(page: Page) -> None:
+    client = stranger(page)
+    response = client.get("/", params={"token": ACCESS.token}, follow_redirects=False)
+    assert (response.status_code, response.headers["location"]) == (303, "/")
+    cookie = response.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/state").status_code == 200
+    assert stranger(page).get("/", params={"token": "wrong"}, follow_redirects=False).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8765",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "localhost.evil.example:8765",
+        "192.168.0.7:8765",
+        "",
+    ],
+)
+def test_a_name_that_an_attacker_pointed_here_is_refused(page: Page, host: str) -> None:
+    assert page.client.get("/state", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "LOCALHOST:8765", "[::1]:8765"])
+def test_this_computer_is_known_by_its_names(page: Page, host: str) -> None:
+    cookie = f"{ACCESS.cookie}={ACCESS.token}"
+    assert page.client.get("/state", headers={"Host": host, "Cookie": cookie}).status_code == 200
+
+
+def test_in_a_network_addresses_are_known_and_foreign_names_are_not() -> None:
+    access = Access("token", 80, "0.0.0.0")
+    assert access.is_own_host("192.168.0.7:80")
+    assert not access.is_own_host("evil.example:80")
+
+
+@pytest.mark.parametrize(
+    "origin", [None, "null", "http://evil.example", "https://127.0.0.1:8765", "http://127.0.0.1:80"]
+)
+@pytest.mark.parametrize("path", POSTS)
+def test_another_page_cannot_post(page: Page, path: str, origin: str | None) -> None:
+    headers = {} if origin is None else {"Origin": origin}
+    response = page.client.post(path, json={"client": "x", "add": "teal"}, headers=headers)
+    assert response.status_code == 403
+    assert not page.session.journal.path.exists()
+
+
+def test_a_form_of_another_page_is_refused_by_its_type(page: Page) -> None:
+    headers = {"Origin": ADDRESS, "Content-Type": "text/plain"}
+    assert page.client.post("/classes", content='{"add": "teal"}', headers=headers).status_code == 415
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body_is_refused(page: Page, chunked: bool) -> None:
+    content = json.dumps({"add": "x" * (MOST_BYTES + 1)}).encode()
+    chunks = (content[start : start + 65536] for start in range(0, len(content), 65536))
+    headers = {"Origin": ADDRESS, "Content-Type": "application/json"}
+    response = page.client.post("/classes", content=chunks if chunked else content, headers=headers)
+    assert response.status_code == 413
+    assert len(page.state["classes"]) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{", b"\xff", b"[" * 100_000])
+def test_a_body_that_is_not_an_object_is_refused(page: Page, content: bytes) -> None:
+    headers = {"Origin": ADDRESS, "Content-Type": "application/json"}
+    response = page.client.post("/label", content=content, headers=headers)
+    assert response.status_code == 400
+    assert response.json() == {"error": "A request must be a JSON object."}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/picture/../../etc/passwd",
+        "/picture/-1",
+        "/picture/99999999999999999999",
+        "/picture/0/..",
+        "/picture/%2e%2e%2fetc",
+        "/page/..%2fserver.py",
+        "/page/../server.py",
+        "/page/%2e%2e",
+        "/page/",
+        "/page/server.py",
+        "/report/..%2f..%2fsecret",
+        "/report/%2e%2e",
+        "/report/photos",
+        "/server.py",
+    ],
+)
+def test_no_path_leads_out(page: Page, path: str) -> None:
+    (page.session.root / "report.html").write_text("secret")
+    response = page.client.get(path)
+    assert response.status_code in (400, 404)
+    assert "secret" not in response.text
+    assert "import" not in response.text
+
+
+@pytest.mark.parametrize("path", ["/", "/state", "/picture/0", "/page/label.js", "/nothing", "/picture/999"])
+def test_every_answer_has_the_headers_that_protect_the_page(page: Page, path: str) -> None:
+    headers = page.client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
+    )
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "access-control-allow-origin" not in headers
+
+
+def test_other_methods_are_refused(page: Page) -> None:
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
+        assert page.client.request(method, "/state").status_code == 405
+    assert page.client.get("/label").status_code == 405
+
+
+def test_names_are_only_text(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    names = ["<img src=x onerror=alert(1)>.png", '"quoted",and\nbroken.png', "..png", "\udcff\udcfe.png", "=cmd().png"]
+    for name in names:
+        folder.mkdir(exist_ok=True)
+        content = io.BytesIO()
+        Image.new("RGB", (4, 4)).save(content, "PNG")
+        (folder / name).write_bytes(content.getvalue())
+    page = open_page(folder, classes=("</script><script>", "=1+1", "class:", "none"))
+    for number in range(len(page.session.files)):
+        response = page.client.get(f"/picture/{number}")
+        assert (response.status_code, response.headers["content-type"]) == (200, "image/jpeg")
+        page.label(number, number % 4)
+    assert page.client.get("/state").headers["content-type"] == "application/json"
+    page.session.journal.close()
+    again = open_page(folder)
+    assert again.state["labeled"] == len(again.session.files) == 4  # a name that begins with a dot is hidden
+    assert [one["name"] for one in again.state["classes"]] == ["</script><script>", "=1+1", "class:", "none"]
+    again.session.journal.close()
+
+
+def test_a_picture_of_too_many_pixels_is_refused_in_a_sentence(page: Page) -> None:
+    header = b"P6 60000 60000 255\n"
+    (page.session.root / "000.png").write_bytes(header + b"\0" * 1000)
+    response = page.client.get("/picture/0")
+    assert response.status_code == 404
+    assert "too many pixels" in response.json()["error"]
+
+
+def test_the_report_runs_in_a_sandbox(page: Page, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "photos-1"
+    run.mkdir(parents=True)
+    (run / "report.html").write_text("<p>report")
+    page.training._runs["photos-1"] = run
+    response = page.client.get("/report/photos-1")
+    assert response.text == "<p>report"
+    assert response.headers["content-security-policy"].startswith("sandbox allow-scripts")
+    assert "allow-same-origin" not in response.headers["content-security-policy"]
+
+
+def test_an_unexpected_failure_is_one_sentence(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise KeyError("secret\nof the server")
+
+    monkeypatch.setattr(page.session, "state", fail)
+    client = TestClient(make_app(page.session, page.training, ACCESS), ADDRESS, raise_server_exceptions=False)
+    response = client.get("/state", headers={"Cookie": f"{ACCESS.cookie}={ACCESS.token}"})
+    assert response.status_code == 500
+    assert "Traceback" not in response.text
+    assert "\n" not in response.json()["error"]

@@ -1,0 +1,83 @@
+"""Simulated labeling of the digits: our order beats a random one, and the audit is honest."""
+
+import json
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from image_folders import class_folders
+
+from rankingmatch.cli import cli
+from rankingmatch.core.errors import DataError
+from rankingmatch.labeling.known_data import known_pool
+from rankingmatch.labeling.simulate import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
+
+
+@pytest.fixture(scope="module")
+def digits() -> Pool:
+    return known_pool("digits")
+
+
+def test_our_order_needs_half_the_labels_of_a_random_one(digits: Pool) -> None:
+    ours, random = ([simulate(digits, order, seed, (40, 80)) for seed in range(3)] for order in ("ours", "random"))
+    assert statistics.mean(one.errors[0] for one in ours) < statistics.mean(one.errors[1] for one in random)
+
+
+def test_a_simulation_is_determined_by_its_seed(digits: Pool) -> None:
+    for order in ("ours", "random"):
+        first, again, other = (simulate(digits, order, seed, (10, 20)) for seed in (0, 0, 1))
+        assert first == again != other
+
+
+def hard_pool(seed: int) -> Pool:
+    """A small folder of overlapping clusters, and many pictures to measure the error with."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 4, 2000)
+    features = 0.6 * np.random.default_rng(0).standard_normal((4, 8))[truth] + rng.standard_normal((2000, 8))
+    return make_pool("clusters", 4, features[:200], truth[:200], features[200:], truth[200:])
+
+
+@pytest.mark.slow
+def test_the_interval_of_the_audit_contains_the_error_in_90_of_100_labelings() -> None:
+    simulations = [simulate(hard_pool(seed), "ours", seed, (40,)) for seed in range(100)]
+    assert 20 < statistics.mean(one.errors[0] for one in simulations) < 60  # so that the interval matters
+    assert interval_counts(simulations)[0] >= 90
+
+
+def test_intervals_that_contain_the_truth_are_counted() -> None:
+    looks = [(AuditLook(1, 9, 5), AuditLook(1, 9, 10)), (AuditLook(5, 9, 5), AuditLook(1, 9, 9))]
+    simulations = [Simulation("ours", 0, (10, 20), (0, 0), pair) for pair in looks]
+    assert interval_counts(simulations) == [2, 1]
+
+
+def test_the_best_look_has_the_lowest_upper_limit() -> None:
+    looks = (AuditLook(0, 90, 20), AuditLook(5, 30, 12), AuditLook(6, 35, 10))
+    assert Simulation("ours", 0, (10, 20, 40), (0, 0, 0), looks).best_look is looks[1]
+
+
+def test_sizes_that_a_pool_does_not_have_are_left_out() -> None:
+    assert simulate(hard_pool(0), "random", 0, (100, 160, 161)).sizes == (100, 160)
+
+
+def test_bench_labeling_prints_a_table_and_counts_intervals(digits: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankingmatch.labeling.known_data.known_pool", lambda name, data_dir: digits)
+    monkeypatch.setattr("rankingmatch.labeling.simulate.SIZES", (10, 20))
+    table = CliRunner().invoke(cli, ["bench", "labeling", "--seeds", "2"])
+    assert table.exit_code == 0, table.output
+    assert "random" in table.stdout
+    assert "audit at 20 labels: the interval contains the true error in" in table.stdout
+    lines = CliRunner().invoke(cli, ["bench", "labeling", "digits", "--seeds", "1", "--json"]).stdout.splitlines()
+    assert [json.loads(line)["order"] for line in lines] == ["ours", "random"]
+    assert json.loads(lines[0])["labels"] == [10, 20]
+
+
+def test_a_folder_without_test_images_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="photos has no test images to measure the error with"):
+        known_pool(str(class_folders(tmp_path / "photos")))
+
+
+def test_the_features_of_small_images_are_their_pixels(digits: Pool) -> None:
+    assert digits.features.shape == (1437, 64)
+    assert digits.test_features.shape == (360, 64)

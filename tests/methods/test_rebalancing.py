@@ -1,0 +1,309 @@
+"""Remedies for unbalanced classes: their formulas, and what every method does with them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import naive_rebalancing as naive
+import numpy as np
+import pytest
+import torch
+from tiny import CPU, tiny_settings, tiny_split, tiny_state
+from torch import Tensor, nn
+
+from rankingmatch.augment import Policy
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.methods import METHODS, Batch, Context, Task, hyperparameters_of, make_method
+from rankingmatch.methods.rebalancing import REMEDIES
+from rankingmatch.methods.rebalancing.daso import QUEUE, enqueue
+from rankingmatch.methods.rebalancing.logit_adjustment import LogitAdjustment
+from rankingmatch.methods.rebalancing.refinement import refined, without_noise
+from rankingmatch.methods.rebalancing.self_training import chosen_labels, mirrored_rates
+from rankingmatch.networks import Output
+from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
+from rankingmatch.training.batches import make_batch
+from rankingmatch.training.loop import train, training_step
+
+COUNTS = (20, 5, 2)
+POOL, LENGTH = 8, 200  # unlabeled images, and steps of the schedule
+USABLE = [name for name in METHODS if any(option.name == "rebalance" for option in hyperparameters_of(name))]
+CHANGING = [name for name in REMEDIES if name != "none"]
+
+
+class Lookup(nn.Module):
+    """A network whose image i, one pixel with the value i, has the logits and the features of row i."""
+
+    def __init__(self, logits: Tensor, features: Tensor) -> None:
+        super().__init__()
+        self.logits, self.features = nn.Parameter(logits), nn.Parameter(features)
+
+    def forward(self, images: Tensor) -> Output:
+        rows = images.flatten().long()
+        return Output(self.logits[rows], self.features[rows])
+
+
+def images(start: int, stop: int) -> Tensor:
+    return torch.arange(start, stop, dtype=torch.uint8).view(-1, 1, 1, 1)
+
+
+def losses_and_steps(
+    count: int, scale: float, features: int = 4, method: str = "fixmatch-ra", **hyperparameters: Any
+) -> tuple[list[float], list[naive.Step], dict[str, Tensor], dict[str, Tensor]]:
+    """The losses of the first steps of a run with random outputs, the steps as lists, the state before and after."""
+    generator = torch.Generator().manual_seed(1)
+
+    def random(rows: int, columns: int) -> Tensor:
+        return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+
+    losses, steps = [], []
+    torch.set_default_dtype(torch.float64)
+    try:
+        made = make_method(method, hyperparameters)
+        made.prepare(Task(3, features, POOL, label_counts=COUNTS))
+        before = {key: value.clone() for key, value in made.state_dict().items()}
+        for step in range(count):
+            model, teacher = (Lookup(scale * random(16, 3), random(16, features)) for _ in range(2))
+            labels = torch.randint(3, (4,), generator=generator)
+            if step == 0:  # a prototype of each class from the first step on
+                labels = torch.tensor([0, 1, 2, 2])
+            rows = torch.randint(POOL, (6,), generator=generator)  # one may occur twice
+            draws = torch.Generator().manual_seed(step)
+            batch = Batch((images(0, 4),), labels, (images(4, 10), images(10, 16)), rows)
+            losses.append(made(model, batch, Context(step, LENGTH, teacher, draws)).total.item())
+            draws.manual_seed(step)
+            logits, own = model.logits.tolist(), model.features.tolist()
+            uniform = [*torch.rand(4, generator=draws).tolist(), *torch.rand(6, generator=draws).tolist()]
+            parts = (logits[:4], logits[4:10], logits[10:], own[:4], own[4:10], own[10:])
+            steps.append(
+                naive.Step(labels.tolist(), *parts, teacher.features[:4].tolist(), rows.tolist(), draws=uniform)
+            )
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return losses, steps, before, {key: value.clone() for key, value in made.state_dict().items()}
+
+
+@pytest.mark.parametrize("scale", [0.5, 4.0, 20.0])
+def test_alignment_divides_by_the_mean_prediction_and_multiplies_by_the_labels(scale: float) -> None:
+    losses, steps, _, _ = losses_and_steps(140, scale, rebalance="alignment")
+    assert losses == pytest.approx(naive.alignment(steps, list(COUNTS)), rel=1e-9)
+
+
+@pytest.mark.parametrize("tau", [None, 0.3, 2.0])
+def test_logit_adjustment_shifts_the_labeled_loss_by_the_logarithms_of_the_shares(tau: float | None) -> None:
+    losses, steps, _, _ = losses_and_steps(3, 4.0, rebalance="logit-adjustment", rebalance_strength=tau)
+    assert losses == pytest.approx(naive.logit_adjustment(steps, list(COUNTS), 1.0 if tau is None else tau), rel=1e-9)
+
+
+@pytest.mark.parametrize("strength", [None, 1.5])
+@pytest.mark.parametrize("scale", [0.5, 4.0])
+def test_debiaspl_shifts_weak_and_strong_logits_by_the_average_prediction(scale: float, strength: float | None) -> None:
+    losses, steps, _, _ = losses_and_steps(40, scale, rebalance="debiaspl", rebalance_strength=strength)
+    # 200 steps are so few that the decay is PyTorch's 0.9 for BatchNorm.
+    assert losses == pytest.approx(naive.debiaspl(steps, 3, strength or 0.5, 0.9), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [4.0, 20.0])
+def test_abc_trains_the_head_of_the_network_on_balanced_draws(scale: float) -> None:
+    losses, steps, state, _ = losses_and_steps(150, scale, rebalance="abc")
+    weight, bias = (state[f"remedy.head.{name}"].tolist() for name in ("weight", "bias"))
+    assert losses == pytest.approx(naive.abc(steps, list(COUNTS), weight, bias, LENGTH), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.5, 4.0, 20.0])
+def test_darp_uses_predictions_of_all_images_refined_every_10_steps(scale: float) -> None:
+    losses, steps, _, _ = losses_and_steps(105, scale, rebalance="darp")
+    assert losses == pytest.approx(naive.darp(steps, list(COUNTS), POOL, LENGTH), rel=1e-6)
+
+
+@pytest.mark.parametrize("strength", [None, 0.3])
+def test_daso_blends_with_the_similarity_to_prototypes(strength: float | None) -> None:
+    losses, steps, _, _ = losses_and_steps(205, 4.0, rebalance="daso", rebalance_strength=strength)
+    assert losses == pytest.approx(naive.daso(steps, 3, strength or 1.5, LENGTH, QUEUE), rel=1e-9)
+
+
+@pytest.mark.parametrize("strength", [None, 1.0])
+@pytest.mark.parametrize("count", [20, 35, 140, 200])
+def test_crest_aligns_more_evenly_from_part_to_part_and_labels_images_of_small_classes(
+    count: int, strength: float | None
+) -> None:
+    losses, steps, _, after = losses_and_steps(count, 4.0, rebalance="crest", rebalance_strength=strength)
+    expected, given = naive.crest(steps, list(COUNTS), strength or 1 / 3, POOL, LENGTH)
+    assert losses == pytest.approx(expected, rel=1e-9)
+    assert after["remedy.given_labels"].tolist() == given
+    assert any(label >= 0 for label in given) == (count > LENGTH / 6)
+
+
+def test_crest_chooses_all_of_the_smallest_class_and_the_most_confident_of_the_others() -> None:
+    rates = mirrored_rates(torch.tensor([0.5, 0.1, 0.4]), 1.0)
+    assert rates.tolist() == pytest.approx([0.2, 1.0, 0.8])
+    sure = torch.tensor([0.5, 0.9, 0.7, 0.6, 0.8])
+    others = (1 - sure) / 2
+    probabilities = torch.cat(
+        [torch.stack([sure, others, others], 1), torch.stack([others, sure, others], 1), torch.zeros(4, 3)]
+    )
+    assert chosen_labels(probabilities, rates).tolist() == [-1, 0, -1, -1, -1, *[1] * 5, *[-1] * 4]
+
+
+def test_images_that_crest_has_labeled_are_drawn_as_labeled_ones() -> None:
+    split, settings = tiny_split(labeled=7), tiny_settings()
+    # Image 3 of the unlabeled pool is also a labeled one, and keeps its label.
+    split = replace(split, unlabeled_rows=np.concatenate([split.unlabeled_rows[:3], split.labeled_rows[:1]]))
+    state = tiny_state(split, settings, "fixmatch-ra", rebalance="crest")
+    method = state.objective.method
+    assert method.given_labels is not None
+    method.given_labels.copy_(torch.tensor([2, -1, 0, 2]))
+    expected = {**dict(zip(split.labeled_rows.tolist(), [0, 1, 2, 0, 1, 2, 0], strict=True)), 7: 2, 9: 0}
+    drawn: dict[int, int] = {}
+    unchanged: dict[str, Policy] = {name: FixedView() for name in ("weak", "strong")}
+    for step in range(6):  # 6 of 9 rows at a time
+        batch, _ = make_batch(split, method, unchanged, settings, step, CPU)
+        for image, label, position in zip(batch.labeled[0], batch.labels, batch.labeled_rows, strict=True):
+            (row,) = np.flatnonzero((split.images.transpose(0, 3, 1, 2) == image.numpy()).all((1, 2, 3)))
+            drawn[int(row)] = int(label)
+            assert position == (row if row < 7 else -1)
+    assert drawn == expected
+
+
+class FixedView:
+    """Draws nothing and changes nothing."""
+
+    def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> Tensor:
+        return torch.zeros(count)
+
+    def apply(self, images: Tensor, draw: Tensor) -> Tensor:
+        return images
+
+
+@pytest.mark.parametrize("remedy", CHANGING)
+def test_the_oracles_differ_from_fixmatch_itself(remedy: str) -> None:
+    plain, *_ = losses_and_steps(105, 4.0)
+    changed, *_ = losses_and_steps(105, 4.0, rebalance=remedy)
+    assert changed != pytest.approx(plain, rel=1e-6)
+
+
+def test_darp_gives_the_wanted_column_sums() -> None:
+    p = (3 * torch.randn(300, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(1)
+    wanted = torch.tensor([150.0, 90.0, 45.0, 15.0], dtype=torch.float64)
+    x = refined(without_noise(p, wanted), wanted)
+    assert x.sum(1).tolist() == pytest.approx([1.0] * 300)
+    assert x.sum(0).tolist() == pytest.approx(wanted.tolist(), rel=0.03)
+    assert (p.sum(0) - wanted).abs().max() > 20
+
+
+@pytest.mark.parametrize("size", [3, 7])
+def test_a_queue_keeps_the_latest_features_of_each_class(size: int) -> None:
+    queue, queued = torch.zeros(2, size, 1), torch.zeros(2, dtype=torch.long)
+    expected: list[list[float]] = [[], []]
+    generator, value = torch.Generator().manual_seed(0), 0
+    for _ in range(9):
+        labels = torch.randint(2, (5,), generator=generator)
+        features = torch.arange(value, value + 5, dtype=torch.float32)
+        enqueue(queue, queued, features[:, None], labels)
+        for label, feature in zip(labels.tolist(), features.tolist(), strict=True):
+            expected[label] = [*expected[label], feature][-size:]
+        value += 5
+    for label in range(2):
+        assert sorted(queue[label].flatten().tolist()) == expected[label]
+
+
+def test_with_equal_classes_logit_adjustment_changes_nothing() -> None:
+    shift = LogitAdjustment(Task(3, 4, POOL, label_counts=(6, 6, 6)), 1.0).shift
+    assert torch.equal(shift, shift[:1].expand(3))
+
+
+# --- with every method --------------------------------------------------------------------------------------
+
+
+def test_the_threshold_methods_can_have_a_remedy() -> None:
+    expected = {"uda", "fixmatch-ra", "fixmatch-cta", "flexmatch", "freematch", "softmatch"}
+    assert expected | {name for name in METHODS if name.startswith("rankingmatch")} <= set(USABLE)
+
+
+@pytest.mark.parametrize("name", USABLE)
+@pytest.mark.parametrize("remedy", CHANGING)
+def test_a_remedy_changes_what_a_method_learns(name: str, remedy: str) -> None:
+    split, settings = tiny_split(labeled=7), tiny_settings(steps=3)
+    weights = []
+    for rebalance in ("none", remedy):
+        threshold = {"threshold": 0.3} if "threshold" in vars(make_method(name, {})) else {}
+        state = tiny_state(split, settings, name, rebalance=rebalance, **threshold)
+        list(train(state, split, settings))
+        weights.append(state.model.state_dict()["backbone.head.weight"].clone())
+    assert not torch.equal(*weights)
+
+
+@pytest.mark.parametrize("name", ["uda", "rankingmatch-bm"])
+@pytest.mark.parametrize("remedy", CHANGING)
+def test_every_parameter_moves_and_very_large_logits_stay_finite(name: str, remedy: str) -> None:
+    split, settings = tiny_split(labeled=7), tiny_settings()
+    state = tiny_state(split, settings, name, rebalance=remedy)
+    batch, _ = make_batch(split, state.objective.method, state.views, settings, 0, CPU)
+    training_step(state, batch, settings)
+    for key, parameter in state.objective.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.abs().sum() > 0, key
+    with torch.no_grad():
+        for parameter in state.model.parameters():
+            parameter.mul_(30)
+    losses = training_step(state, batch, settings)
+    assert torch.isfinite(losses.total)
+    assert all(torch.isfinite(value).all() for value in state.objective.method.buffers())
+
+
+@pytest.mark.parametrize("remedy", CHANGING)
+def test_resuming_with_a_remedy_is_bit_exact(remedy: str, tmp_path: Path) -> None:
+    split, settings = tiny_split(labeled=7), tiny_settings(steps=7)
+    whole = tiny_state(split, settings, "fixmatch-ra", rebalance=remedy, threshold=0.3)
+    for record in train(whole, split, settings):
+        if record.step == 4:  # DARP has refined at step 3
+            save_checkpoint(tmp_path, whole)
+    resumed = tiny_state(split, settings, "fixmatch-ra", rebalance=remedy, threshold=0.3)
+    assert restore_latest(tmp_path, resumed)
+    assert [record.step for record in train(resumed, split, settings)] == [5, 6, 7]
+    expected = whole.objective.state_dict()
+    for key, value in resumed.objective.state_dict().items():
+        assert torch.equal(value, expected[key]), key
+
+
+def test_without_a_remedy_checkpoints_have_no_other_tensors() -> None:
+    state = tiny_state(tiny_split(), tiny_settings(), "fixmatch-ra")
+    assert not [name for name in state.objective.state_dict() if name.startswith("method.")]
+
+
+def test_ranking_ignores_the_shift_of_logits() -> None:
+    split, settings = tiny_split(labeled=7), tiny_settings()
+    ranks = []
+    for rebalance in ("none", "logit-adjustment"):
+        state = tiny_state(split, settings, rebalance=rebalance)
+        batch, _ = make_batch(split, state.objective.method, state.views, settings, 0, CPU)
+        ranks.append(training_step(state, batch, settings).parts["labeled_rank"])
+    assert torch.equal(*ranks)
+
+
+def test_the_label_counts_are_those_that_batches_draw() -> None:
+    state = tiny_state(tiny_split(labeled=7), tiny_settings(), "fixmatch-ra", rebalance="logit-adjustment")
+    remedy = state.objective.method.remedy
+    assert isinstance(remedy, LogitAdjustment)
+    assert remedy.shift.exp().tolist() == pytest.approx([3 / 7, 2 / 7, 2 / 7])
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "features", "message"),
+    [
+        ({"rebalance": "abc"}, 0, "rebalance is abc, which needs features"),
+        ({"rebalance": "daso"}, 0, "rebalance is daso, which needs features"),
+        ({"rebalance": "abc", "rebalance_strength": 2.0}, 4, "rebalance_strength is 2, but rebalance abc has no"),
+        ({"rebalance_strength": 2.0}, 4, "rebalance none has no strength"),
+        ({"rebalance": "debiaspl", "skip_unsure": True, "weak_pass": "running"}, 4, "skip_unsure needs the confidence"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_errors(
+    hyperparameters: dict[str, Any], features: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_method("fixmatch-ra", hyperparameters).prepare(Task(3, features, POOL, label_counts=COUNTS))
+
+
+def test_an_unknown_remedy_is_an_error_that_lists_the_names() -> None:
+    with pytest.raises(ConfigError, match="logit-adjustment"):
+        make_method("fixmatch-ra", {"rebalance": "logit-adjustmnet"})

@@ -1,0 +1,146 @@
+"""ONNX Runtime computes what torch computes; where it cannot, torch is used."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from real_images import photographs
+from torch import Tensor, nn
+
+from rankingmatch.networks import (
+    Classifier,
+    freeze,
+    make_classifier,
+    onnx,
+    predict_logits,
+    predict_logits_and_features,
+    predict_probabilities,
+)
+from rankingmatch.networks.onnx import accelerated
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return photographs(side=64).permute(0, 2, 3, 1).numpy()
+
+
+@pytest.fixture
+def _always_worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
+
+
+def converted(model: nn.Module, images: np.ndarray) -> nn.Module:
+    """The model in ONNX Runtime; it cannot use torch any more."""
+    fast = accelerated(model)
+    predict_logits(fast, images[:2], CPU)
+    fast.module = nn.Identity()
+    return fast
+
+
+def random_classifier(seed: int = 0) -> Classifier:
+    """A pretrained network with a head whose logits differ between images."""
+    torch.manual_seed(seed)
+    model = make_classifier("efficientnet-lite0", 10, pretrained=True).eval()
+    nn.init.normal_(model.backbone.classifier.weight, std=0.1)  # type: ignore[union-attr,arg-type]
+    return model
+
+
+@pytest.mark.usefixtures("_always_worthwhile")
+def test_labels_probabilities_and_features_are_those_of_torch(images: np.ndarray) -> None:
+    model = random_classifier()
+    freeze(model, "top")  # as after fine-tuning: it takes images or maps
+    fast = converted(model, images)
+    expected = predict_probabilities(model, images, CPU)
+    ours = predict_probabilities(fast, images, CPU)
+    assert (ours.argmax(1) == expected.argmax(1)).all()
+    assert len(set(expected.argmax(1))) > 2
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5)
+    for value, reference in zip(
+        predict_logits_and_features(fast, images, CPU), predict_logits_and_features(model, images, CPU), strict=True
+    ):
+        assert value is not None
+        assert reference is not None
+        np.testing.assert_allclose(value, reference, rtol=0, atol=1e-4)
+    assert not model.training
+
+
+class LogitsOnly(nn.Module):
+    def __init__(self, *, convertible: bool = True) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 4)
+        self.convertible = convertible
+
+    def forward(self, images: Tensor) -> Tensor:
+        mean = images.mean((2, 3))
+        if not self.convertible and mean.max() > 0.4:  # a graph has no branches
+            mean = -mean
+        logits: Tensor = self.linear(mean)
+        return logits
+
+
+@pytest.mark.usefixtures("_always_worthwhile")
+@pytest.mark.parametrize("convertible", [True, False])
+def test_networks_that_return_logits_only_have_no_features(convertible: bool, images: np.ndarray) -> None:
+    model = Classifier(LogitsOnly(convertible=convertible), torch.full((3,), 0.5), torch.ones(3)).eval()
+    fast = accelerated(model)
+    logits, features = predict_logits_and_features(fast, images, CPU)
+    assert features is None
+    np.testing.assert_allclose(logits, predict_logits(model, images, CPU), atol=1e-5)
+
+
+@pytest.mark.usefixtures("_always_worthwhile")
+def test_a_network_that_cannot_be_converted_is_computed_by_torch_without_a_message(
+    images: np.ndarray, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = Classifier(LogitsOnly(convertible=False), torch.full((3,), 0.5), torch.ones(3)).eval()
+    fast = accelerated(model)
+    with caplog.at_level(logging.INFO):
+        assert np.array_equal(predict_logits(fast, images, CPU), predict_logits(model, images, CPU))
+    assert capfd.readouterr() == ("", "")
+    assert not [record for record in caplog.records if record.name.startswith("rankingmatch")]
+
+
+class FixedBatch(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) == 2:
+            return images.mean((2, 3))
+        return 1 - images.mean((2, 3))
+
+
+@pytest.mark.usefixtures("_always_worthwhile")
+def test_a_network_whose_graph_depends_on_the_size_of_the_batch_is_computed_by_torch(images: np.ndarray) -> None:
+    model = Classifier(FixedBatch(), torch.full((3,), 0.5), torch.ones(3)).eval()
+    assert np.array_equal(predict_logits(accelerated(model), images, CPU), predict_logits(model, images, CPU))
+
+
+def test_different_outputs_are_refused(images: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
+    run = onnx._run
+    monkeypatch.setattr(onnx, "_run", lambda *given: [1.01 * value for value in run(*given)])
+    model = Classifier(LogitsOnly(), torch.full((3,), 0.5), torch.ones(3)).eval()
+    assert np.array_equal(predict_logits(accelerated(model), images, CPU), predict_logits(model, images, CPU))
+
+
+def test_it_is_converted_when_enough_images_are_expected_or_have_come(
+    images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted: list[int] = []
+    monkeypatch.setattr(onnx, "onnx_function", lambda module, example: converted.append(len(example)))
+    monkeypatch.setattr(onnx, "WORTH_CONVERTING", 100 * 64 * 64)
+    model = Classifier(LogitsOnly(), torch.full((3,), 0.5), torch.ones(3)).eval()
+    predict_logits(accelerated(model, 99), images, CPU)
+    assert converted == []
+    predict_logits(accelerated(model, 100), images, CPU)
+    assert converted == [2]
+    unknown = accelerated(model)
+    for _ in range(4):
+        predict_logits(unknown, images, CPU)  # 24 each
+    assert converted == [2]
+    for _ in range(2):
+        predict_logits(unknown, images, CPU)
+    assert converted == [2, 2]  # once, even though it failed
+    accelerated(model, 1000)(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))  # with gradients
+    assert converted == [2, 2]

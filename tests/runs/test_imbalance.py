@@ -1,0 +1,164 @@
+"""Unbalanced classes in a run: what its files record, what is warned of, and what the tables show."""
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankingmatch as rm
+from rankingmatch.bench.outcome import Outcome, markdown_page, tables_of
+from rankingmatch.bench.recipe import cells, parse_recipe, read_recipe
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confusion_matrix
+from rankingmatch.data import make_split
+from rankingmatch.methods.rebalancing import REMEDIES
+from rankingmatch.networks import predict_logits
+from rankingmatch.runs.config import resolve
+from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.evaluate import evaluate_run
+from rankingmatch.runs.job import load_dataset, load_split
+from rankingmatch.runs.repeat import repeat_command
+
+GIVEN: dict[str, Any] = {"labels": 98, "imbalance": 20, "steps": 2, "batch_size": 8, "mu": 1, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    out = tmp_path_factory.mktemp("imbalance") / "run"
+    return rm.train("digits", method="fixmatch-ra", rebalance="abc", out=out, report=True, **GIVEN)
+
+
+def test_the_result_has_balanced_errors_and_recalls_of_the_saved_model(run: Run) -> None:
+    result, config = run.result(), run.config()
+    assert result is not None
+    test = load_dataset(resolve(config.dataset, config.method, {})).test
+    assert test is not None
+    model, _ = run.load_model(config.device())
+    predicted = predict_logits(model, test.images, config.device()).argmax(1)
+    confusion = confusion_matrix(test.labels, predicted, 10)
+    assert result.test_balanced_error == balanced_error_rate(confusion)
+    assert result.test_recall == class_recalls(confusion)
+    assert result.val_balanced_error is not None
+    last = run.history()[-1]
+    assert last["test_recall"] == result.test_recall
+    assert last["val_balanced_error"] == result.val_balanced_error
+    evaluation = evaluate_run(run, None)
+    assert evaluation["test_balanced_error"] == pytest.approx(result.test_balanced_error)
+    assert evaluation["test_recall"] == pytest.approx(result.test_recall)
+
+
+def test_results_of_earlier_versions_are_still_read(run: Run, tmp_path: Path) -> None:
+    values = json.loads((run.path / "result.json").read_text())
+    old = {key: value for key, value in values.items() if "balanced" not in key and "recall" not in key}
+    (tmp_path / "config.json").write_text((run.path / "config.json").read_text())
+    (tmp_path / "result.json").write_text(json.dumps({**old, "format": 1}))
+    result = Run(tmp_path).result()
+    assert result is not None
+    assert (result.test_error, result.test_balanced_error, result.test_recall) == (old["test_error"], None, None)
+
+
+def test_the_command_that_repeats_a_run_has_the_imbalance(run: Run) -> None:
+    command = repeat_command(run.config())
+    assert "--imbalance 20" in command
+    assert "--rebalance abc" in command
+
+
+def test_the_split_of_a_run_can_be_used_again(run: Run) -> None:
+    config = run.config()
+    dataset = load_dataset(resolve("digits", "fixmatch-ra", {}))
+    first = make_split(dataset, config.data, config.training.seed)
+    plan = resolve("digits", "fixmatch-ra", {"split": str(run.path / "split.json"), "seed": 7})
+    again = load_split(plan)
+    assert (again.labels == first.labels).all()
+    assert (again.unlabeled_rows == first.unlabeled_rows).all()
+    with pytest.raises(ConfigError, match="split determines imbalance"):
+        rm.train("digits", split=str(run.path / "split.json"), imbalance=3.0, out=run.path / "other")
+
+
+def test_the_report_has_the_balanced_error_and_the_recalls(run: Run) -> None:
+    page = run.report_path.read_text()
+    assert '"balanced_error"' in page
+    assert '"recall"' in page
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "told"),
+    [
+        ("fixmatch-ra", {}, "'i' has 1, 'a' has 5; the option rebalance"),
+        ("supervised", {}, "'i' has 1, 'a' has 5; the option balanced draws"),
+        ("fixmatch-ra", {"balanced": True}, None),
+        ("fixmatch-ra", {"rebalance": "abc"}, None),
+    ],
+)
+def test_unbalanced_labels_are_told_with_the_option_that_helps(
+    method: str, given: dict[str, Any], told: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pixels = np.zeros((9, 9, 3), np.uint8)
+    from PIL import Image
+
+    for name, count in (("a", 5), ("b", 2), ("i", 1)):
+        (tmp_path / "labeled" / name).mkdir(parents=True)
+        for number in range(count):
+            Image.fromarray(pixels + number).save(tmp_path / "labeled" / name / f"{number}.png")
+    (tmp_path / "unlabeled").mkdir()
+    Image.fromarray(pixels + 99).save(tmp_path / "unlabeled" / "x.png")
+    with caplog.at_level(logging.WARNING):
+        load_split(resolve(str(tmp_path), method, {"validation": 0, **given}))
+    found = [message for message in caplog.messages if "unbalanced" in message]
+    assert len(found) == (told is not None)
+    if told is not None:
+        assert told in found[0]
+        assert "\n" not in found[0]
+
+
+# --- recipes ------------------------------------------------------------------------------------------------
+
+RECIPE = """
+title = "Mine"
+methods = ["supervised"]
+folds = 2
+[rows.remedy]
+method = "fixmatch-ra"
+rebalance = "abc"
+[datasets.digits]
+labels = [98]
+imbalance = 20
+"""
+
+
+def outcome_of(text: str) -> Outcome:
+    recipe = parse_recipe("mine", text)
+    grid = cells(recipe, folds=None, scale=None, given={})
+    results = [Result("digits", cell.row.method, 98, cell.fold, 2, 1.0, 10.0 + cell.fold, None) for cell in grid]
+    results = [
+        replace(result, test_balanced_error=30.0 + index, test_recall=[100.0, 50.0, None])
+        for index, result in enumerate(results)
+    ]
+    outcome = Outcome(recipe, "paper", grid, [Run(Path(cell.directory)) for cell in grid], results)
+    outcome.tables.extend(tables_of(outcome))
+    return outcome
+
+
+def test_a_recipe_with_unbalanced_classes_has_a_table_of_balanced_errors() -> None:
+    outcome = outcome_of(RECIPE)
+    errors, balanced = outcome.tables
+    assert (errors.quantity, balanced.quantity) == ("test error %", "balanced test error %")
+    assert [str(row.figures[0]) for row in errors.rows] == ["10.50 ± 0.71", "10.50 ± 0.71"]
+    assert [str(row.figures[0]) for row in balanced.rows] == ["31.00 ± 1.41", "32.00 ± 1.41"]
+    assert "| 100, 50, – |" in markdown_page([outcome], "command")
+
+
+def test_other_recipes_have_none() -> None:
+    plain = RECIPE.replace("imbalance = 20", "").replace('rebalance = "abc"', "")
+    outcome = outcome_of(plain)
+    assert [table.quantity for table in outcome.tables] == ["test error %"]
+    assert "recall" not in markdown_page([outcome], "command")
+
+
+def test_the_included_recipe_has_every_remedy() -> None:
+    rows = {row.settings.get("rebalance", "none") for row in read_recipe("digits-longtail").rows}
+    assert rows == set(REMEDIES)

@@ -1,0 +1,117 @@
+"""Work that takes longer than two seconds says what it is."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from image_folders import class_folders
+
+from rankingmatch.bench.estimate import estimate_grid
+from rankingmatch.bench.recipe import cells, read_recipe
+from rankingmatch.cli import main
+from rankingmatch.core.terminal import plain_console
+from rankingmatch.data import under_way
+from rankingmatch.runs import loading
+from rankingmatch.runs.display import prediction_progress
+from rankingmatch.runs.inspect import write_report
+from rankingmatch.runs.predict import FilePredictions
+
+QUICK = ["--steps", "4", "--batch-size", "4", "--mu", "1", "--network", "wrn-10-1", "--threads", "1"]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "PATIENCE", 0.02)
+    monkeypatch.setattr(loading, "SECONDS_BETWEEN_LINES", 0.02)
+
+
+def test_a_log_says_what_takes_long(impatient: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with loading.loading_progress() as progress:
+        progress("reading photos", 0, 10)
+        time.sleep(0.3)
+        progress("reading photos", 7, 10)
+        time.sleep(0.3)
+        progress("reading photos", 10, 10)
+        with under_way(progress, "writing"):
+            time.sleep(0.3)
+        printed = capsys.readouterr().err.splitlines()
+        time.sleep(0.3)
+    assert list(dict.fromkeys(printed)) == ["reading photos: 0 of 10", "reading photos: 7 of 10", "writing …"]
+    assert len(capsys.readouterr().err.splitlines()) <= 1  # after the end, at most the line that was being printed
+
+
+def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with loading.loading_progress() as progress, under_way(progress, "reading"):
+        progress("reading photos", 10, 10)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("how", [{"quiet": True}, {"json_lines": True}])
+def test_quiet_and_json_have_no_lines(
+    how: dict[str, bool], impatient: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with loading.loading_progress(**how) as progress, under_way(progress, "reading"):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+
+
+def test_bars_are_there_while_something_is_under_way() -> None:
+    bars = loading._LoadingBars(plain_console(stderr=True))
+    bars("reading [red]", 1, 2)
+    assert bars._bars is not None
+    bars("computing", 1, 1)
+    assert bars._bars is not None
+    bars("reading [red]", 2, 2)
+    assert bars._bars is None  # nothing is left beside the display of the training
+    bars.close()
+
+
+def test_a_training_reports_each_of_its_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    class_folders(tmp_path / "photos", size=(8, 8))
+    tasks: list[str] = []
+
+    class Recording(loading._LoadingLines):
+        def __call__(self, task: str, done: int, total: int | None) -> None:
+            tasks.append(task)
+
+    monkeypatch.setattr(loading, "_LoadingLines", Recording)
+    folder, run = str(tmp_path / "photos"), str(tmp_path / "run")
+    main(["train", folder, *QUICK, "--no-pretrained", "--method", "supervised", "--out", run])
+    assert list(dict.fromkeys(tasks)) == [
+        f"looking through {folder}",
+        "looking for changes in photos",
+        "reading photos",
+        "estimating the time with a few trial steps",
+        "writing the report: predictions",
+        "writing the report",
+    ]
+
+
+def test_a_report_reports_its_stages(tmp_path: Path) -> None:
+    main(["train", "digits", *QUICK, "--quiet", "--no-report", "--out", str(tmp_path / "run")])
+    tasks: list[tuple[str, int, int | None]] = []
+    write_report([tmp_path / "run"], points=50, progress=lambda *report: tasks.append(report))
+    assert tasks[0] == ("writing the report: predictions of rankingmatch-bm", 0, None)
+    done = [done for task, done, total in tasks if task == "writing the report"]
+    assert done == list(range(len(done)))
+    assert tasks[-1] == ("writing the report", len(done) - 1, len(done) - 1)
+    assert os.path.getsize(tmp_path / "run/report.html") > 1000  # noqa: PTH202
+
+
+def test_predictions_and_estimates_say_how_far_they_are(impatient: None, capsys: pytest.CaptureFixture[str]) -> None:
+    def slow_batches() -> Iterator[FilePredictions]:
+        for _ in range(3):
+            yield FilePredictions(("a", "b"), np.zeros((2, 2)), ())
+            time.sleep(0.2)
+
+    assert len(list(prediction_progress(slow_batches(), 6))) == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert "predicting: 2 of 6" in lines
+    tasks: list[tuple[str, int, int | None]] = []
+    grid = cells(read_recipe("demo"), folds=1, scale="tiny", given={})
+    estimate_grid(grid, progress=lambda *report: tasks.append(report))
+    assert tasks == [("measuring steps", done, 2) for done in range(3)]

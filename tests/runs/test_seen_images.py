@@ -1,0 +1,155 @@
+"""An error on images of training is not called a test error, and a run is not resumed with the files of another."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_folders import digit_files
+
+import rankingmatch as rm
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.evaluate import evaluate_run
+from rankingmatch.runs.seen import roles_in_training
+
+QUICK: dict[str, Any] = {"steps": 3, "network": "small", "batch_size": 8, "mu": 1, "evaluate_every": 3, "threads": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 labeled digits, 30 unlabeled ones, and 50 for testing elsewhere."""
+    root = digit_files(tmp_path_factory.mktemp("digits") / "digits", labeled=20, unlabeled=30, test=5)
+    (root / "test").rename(root.parent / "others")
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    return rm.train(folder, out=folder.parent / "run", validation=40, labels=100, report=False, **QUICK)
+
+
+def test_without_test_images_the_validation_images_are_evaluated(run: Run) -> None:
+    report = evaluate_run(run, None)
+    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 0)
+    assert "test_error" not in report
+    result = run.result()
+    assert result is not None
+    assert report["error"] == pytest.approx(result.val_error)
+
+
+def test_the_folder_of_training_gives_its_validation_images_only(
+    run: Run, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        report = evaluate_run(run, str(folder))
+    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 160)
+    assert "160 of 200 images were used in training (100 labeled, 60 unlabeled) and are left out" in caplog.text
+    result = run.result()
+    assert result is not None
+    assert report["error"] == pytest.approx(result.val_error)
+
+
+def test_a_copy_of_the_folder_is_recognized(run: Run, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "labeled", tmp_path / "copy")
+    report = evaluate_run(run, str(tmp_path / "copy"))
+    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 160)
+
+
+def test_other_images_are_a_test(run: Run, folder: Path) -> None:
+    report = evaluate_run(run, str(folder.parent / "others"))
+    assert (report["part"], report["images"], report["left_out"]) == ("test", 50, 0)
+    assert report["test_error"] == report["error"]
+
+
+def test_of_mixed_images_only_the_new_ones_are_evaluated(run: Run, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "labeled", tmp_path / "mixed")
+    shutil.copytree(folder.parent / "others", tmp_path / "mixed", dirs_exist_ok=True)
+    report = evaluate_run(run, str(tmp_path / "mixed"))
+    assert (report["part"], report["images"], report["left_out"]) == ("test", 50, 200)
+    assert report["test_error"] == evaluate_run(run, str(folder.parent / "others"))["test_error"]
+
+
+def test_images_of_training_alone_are_refused(run: Run, folder: Path, tmp_path: Path) -> None:
+    files = sorted(map(str, (folder / "labeled").rglob("*.png")))
+    roles = roles_in_training(run, files)
+    assert roles is not None
+    for file in files:
+        if roles[file] != "validation":
+            target = tmp_path / "trained" / Path(file).relative_to(folder / "labeled")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(file)
+    with pytest.raises(rm.DataError, match=r"all 160 images of .*trained were used in training, 100 of them with"):
+        evaluate_run(run, str(tmp_path / "trained"))
+
+
+def test_if_the_folder_is_gone_nothing_is_called_a_test(
+    run: Run, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(run.path, tmp_path / "run")
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    config["dataset"] = str(tmp_path / "gone")
+    (tmp_path / "run/config.json").write_text(json.dumps(config))
+    with caplog.at_level(logging.WARNING):
+        report = evaluate_run(Run(tmp_path / "run"), str(folder.parent / "others"))
+    assert report["part"] == "unverified"
+    assert "test_error" not in report
+    assert "this is not a test error" in caplog.text
+
+
+# --- resuming ------------------------------------------------------------------------------------------------
+
+SHORT: dict[str, Any] = {**QUICK, "steps": 4, "checkpoint_steps": 1}
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path) -> Path:
+    """A run with checkpoints that has not written its result."""
+    run = rm.train("digits", out=tmp_path / "one", report=False, seed=0, **SHORT)
+    for name in ("result.json", "model.safetensors"):
+        (run.path / name).unlink()
+    return run.path
+
+
+def resume(path: Path) -> Run:
+    return rm.train("digits", out=path, resume=True, report=False)
+
+
+def test_an_interrupted_run_resumes(interrupted: Path) -> None:
+    assert resume(interrupted).result() is not None
+
+
+@pytest.mark.parametrize("what", ["checkpoints", "config.json"])
+def test_the_files_of_another_seed_are_not_mixed_in(what: str, interrupted: Path, tmp_path: Path) -> None:
+    other = rm.train("digits", out=tmp_path / "two", report=False, seed=1, **SHORT).path
+    if what == "checkpoints":
+        shutil.rmtree(interrupted / what)
+        shutil.copytree(other / what, interrupted / what)
+    else:
+        shutil.copy(other / what, interrupted / what)
+    with pytest.raises(rm.RunError, match=r"is of another run: its (seed|rows) is .*restore the files of this run"):
+        resume(interrupted)
+
+
+def test_without_its_split_a_run_is_not_resumed(interrupted: Path) -> None:
+    (interrupted / "split.json").unlink()
+    with pytest.raises(rm.RunError, match=r"has no split\.json"):
+        resume(interrupted)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(interrupted: Path) -> None:
+    from rankingmatch.runs.checkpoint import checksums
+
+    for path in (interrupted / "checkpoints").glob("*.json"):
+        values = json.loads(path.read_text())
+        del values["run"]
+        content = path.with_suffix(".safetensors").read_bytes()
+        path.write_text(json.dumps({**values, **checksums(values, content)}))
+    assert resume(interrupted).result() is not None

@@ -1,0 +1,105 @@
+"""How long a step takes is remembered, and approximated from that for others, without training anything."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rankingmatch.bench import estimate
+from rankingmatch.bench.estimate import estimate_grid
+from rankingmatch.bench.recipe import cells, read_recipe
+from rankingmatch.core.errors import ConfigError
+from rankingmatch.networks import make_classifier
+from rankingmatch.runs import speeds
+from rankingmatch.runs.config import Plan, resolve
+from rankingmatch.runs.speeds import Speed, approximate_speed, remember_speed, remembered_speed
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "rankingmatch" / "speeds.json"
+
+
+def plan(method: str = "fixmatch-ra", **given: object) -> Plan:
+    return resolve("digits", method, {"labels": 40, "threads": 1, **given})
+
+
+def test_operations_are_those_of_the_convolutions_and_linear_layers() -> None:
+    # wrn-10-1 on 8×8×1: products and sums of each convolution, counted by hooks of its modules.
+    model, counted = make_classifier("wrn-10-1", 10, channels=1).eval(), 0.0
+
+    def count(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
+        nonlocal counted
+        weight = module.weight
+        assert isinstance(weight, torch.Tensor)
+        counted += 2 * output.numel() * weight[0].numel()
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Conv2d | torch.nn.Linear):
+            module.register_forward_hook(count)
+    model(torch.zeros(1, 1, 8, 8, dtype=torch.uint8))
+    assert speeds._operations("wrn-10-1", "all", 10, (1, 8, 8)) == counted > 0
+
+
+def test_the_frozen_part_of_a_network_costs_nothing() -> None:
+    whole, top, head = (
+        speeds._operations("efficientnet-lite0", tune, 10, (3, 64, 64)) for tune in ("all", "top", "head")
+    )
+    assert whole is not None
+    assert top is not None
+    assert head == 2 * 1280 * 10
+    assert head < top < whole
+
+
+def test_what_was_measured_is_remembered() -> None:
+    assert remembered_speed(plan()) is None
+    remember_speed(plan(), Speed(0.5, 2.0))
+    assert remembered_speed(plan()) == Speed(0.5, 2.0)
+    assert remembered_speed(plan("supervised")) is None
+    assert remembered_speed(plan(batch_size=3)) is None
+
+
+def test_another_step_takes_as_long_as_its_operations_at_the_speed_of_the_most_similar_one() -> None:
+    remember_speed(plan("fixmatch-ra", mu=7), Speed(1.0, 1.0))
+    remember_speed(plan("fixmatch-ra", mu=7, network="wrn-28-2"), Speed(100.0, 1.0))
+    found = approximate_speed(plan("supervised", mu=7))
+    assert found is not None
+    assert found.step == pytest.approx(1 / 15)  # 1 view of B images, instead of 1 + 2 · 7
+    other = approximate_speed(plan("fixmatch-ra", mu=7, batch_size=32, network="wrn-28-2"))
+    assert other is not None
+    assert other.step == pytest.approx(100 * 32 / plan().config.training.batch_size)
+    assert approximate_speed(plan(threads=2)) != approximate_speed(plan())  # measured with one thread only
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 3}', '{"x": [1, 2, "y"]}', '{"x": [1, 2, -3]}'])
+def test_a_damaged_table_is_an_empty_one(content: str, own_cache: Path) -> None:
+    own_cache.parent.mkdir()
+    own_cache.write_text(content)
+    assert remembered_speed(plan()) is None
+    assert approximate_speed(plan()) is not None
+    remember_speed(plan(), Speed(0.5, 2.0))
+    assert remembered_speed(plan()) == Speed(0.5, 2.0)
+
+
+def test_a_dry_run_measures_nothing_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[Plan] = []
+
+    def measure(plan: Plan) -> Speed:
+        measured.append(plan)
+        return Speed(2.0, 3.0)
+
+    monkeypatch.setattr(estimate, "measure", measure)
+    grid = cells(read_recipe("table5"), folds=1, scale="paper", given={})
+    estimates = estimate_grid(grid)
+    assert not measured
+    assert not any(one.measured for one in estimates)
+    assert all(one.seconds > 0 for one in estimates)
+    assert all(one.measured for one in estimate_grid(grid, measuring=True))
+    assert len(measured) == len({(cell.row.name, cell.config.dataset) for cell in grid})
+
+
+def test_a_network_that_cannot_be_counted_must_be_measured() -> None:
+    grid = cells(read_recipe("digits"), folds=1, scale=None, given={"network": "own_network:raises"})
+    with pytest.raises(ConfigError, match="is not known yet; measure it with measure"):
+        estimate_grid(grid)

@@ -1,0 +1,354 @@
+"""A run directory from a stranger: whatever its files are, one sentence, and nothing is written elsewhere."""
+
+import json
+import os
+import resource
+import shutil
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from rankingmatch import RankingMatchClassifier
+from rankingmatch.core.errors import RankingMatchError
+from rankingmatch.runs.config import plan_of, resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.evaluate import evaluate_run
+from rankingmatch.runs.export import export_run
+from rankingmatch.runs.inspect import write_report
+from rankingmatch.runs.job import start, training_records
+
+CPU = torch.device("cpu")
+SETTINGS = {"steps": 4, "batch_size": 8, "mu": 1, "network": "wrn-10-1", "evaluate_every": 2, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = Run(tmp_path_factory.mktemp("finished") / "run")
+    list(training_records(start(run, resolve("digits", "fixmatch-ra", {**SETTINGS, "measure_steps": True}))))
+    return run.path
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Run:
+    """A copy of a finished run, to be spoiled."""
+    shutil.copytree(finished, tmp_path / "run")
+    return Run(tmp_path / "run")
+
+
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """A gigabyte of addresses beyond those in use, and five seconds."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+    started = time.process_time()
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+    assert time.process_time() - started < 5
+
+
+# --- values --------------------------------------------------------------------------------------------------
+
+
+def set_header(path: Path, **changed: Any) -> None:
+    """Write other values into the header of a model; None removes one."""
+    content = path.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    about = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["rankingmatch"])
+    values = {name: value for name, value in {**about, **changed}.items() if value is not ...}
+    path.write_bytes(save(load(content), {"rankingmatch": json.dumps(values)}))
+
+
+HEADERS: dict[str, dict[str, Any]] = {
+    "text as height": {"height": "12"},
+    "negative height": {"height": -1},
+    "zero width": {"width": 0},
+    "huge height": {"height": 100_000},
+    "float width": {"width": 8.5},
+    "boolean channels": {"channels": True},
+    "other channels": {"channels": 3},
+    "many channels": {"channels": 2**31},
+    "number as network": {"network": 3},
+    "null network": {"network": None},
+    "deep network": {"network": "wrn-600004-1"},
+    "wide network": {"network": "wrn-28-900"},
+    "other network": {"network": "wrn-28-10"},
+    "long name": {"network": "x" * 50_000},
+    "standard library": {"network": "os:system"},
+    "a module": {"network": "helper:make"},
+    "integer classes": {"classes": list(range(10))},
+    "one class text": {"classes": "0123456789"},
+    "no classes": {"classes": []},
+    "empty class": {"classes": [*"012345678", ""]},
+    "repeated class": {"classes": ["a"] * 10},
+    "many classes": {"classes": [str(number) for number in range(100_000)]},
+    "nested classes": {"classes": [[str(number)] for number in range(10)]},
+    "text as crop": {"crop": "yes"},
+    "list as estimator": {"estimator": [1]},
+    "unknown value": {"colour": "red"},
+    "missing network": {"network": ...},
+    "newer format": {"format": 99},
+    "text as format": {"format": "2"},
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_header_with_hostile_values_is_refused(case: str, run: Run, bounded: None) -> None:
+    set_header(run.model_path, **HEADERS[case])
+    with pytest.raises(RankingMatchError) as caught:
+        run.load_model(CPU)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 2000
+
+
+def test_an_unchanged_header_is_accepted(run: Run, bounded: None) -> None:
+    set_header(run.model_path)
+    model, info = run.load_model(CPU)
+    assert (info.height, len(info.classes), model.mean.shape) == (8, 10, (1, 1, 1, 1))
+
+
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "no values": {"x": 1},
+    "text as parameters": {"parameters": "x"},
+    "unknown parameter": {"parameters": {"colour": 1}},
+    "many threads": {"parameters": {"threads": 10**9}},
+    "text as steps": {"parameters": {"steps": "many"}},
+    "nested classes": {"classes": [["a"]] * 10},
+    "objects as classes": {"classes": [{}] * 10},
+    "few classes": {"classes": ["a"]},
+    "text as scale": {"white": "bright"},
+    "scale of zero": {"white": 0},
+    "negative scale": {"white": -255},
+}
+
+
+@pytest.mark.parametrize("case", ESTIMATORS)
+def test_an_estimator_with_hostile_values_is_refused(case: str, run: Run) -> None:
+    about = {"parameters": {"network": "wrn-10-1"}, "classes": list(range(10)), "white": 255.0}
+    set_header(run.model_path, estimator=about)
+    assert RankingMatchClassifier.load(run.model_path).classes_.tolist() == list(range(10))
+    set_header(run.model_path, estimator=ESTIMATORS[case] if case == "no values" else {**about, **ESTIMATORS[case]})
+    with pytest.raises(RankingMatchError):
+        RankingMatchClassifier.load(run.model_path)
+
+
+RESULT: dict[str, list[Any]] = {
+    "test_error": ["12", float("nan"), float("inf"), -1, 1000, True, [1], 10**400],
+    "seconds": ["x", None, -1, float("nan")],
+    "steps": [1.5, "4", -3, 2**80, None],
+    "labels": ["40", -1, {}],
+    "dataset": [3, None, ["digits"], "x" * 100_000],
+    "diverged_at": ["x", -1],
+    "best_step": [0.5],
+    "seed": ["0"],
+    "extra": [1],
+}
+LINES: dict[str, list[Any]] = {
+    "step": ["4", None, -1, 1.5, 2**70],
+    "test_error": ["x", float("nan"), float("-inf"), 1e9],
+    "loss_total": ["x", float("nan"), {}],
+    "class_shares": ["x", [None], ["0.1"], [float("nan")], 3],
+    "best": ["yes", 1],
+    "memory": ["much", float("inf")],
+    "seconds": [[], -5],
+}
+SPLIT: dict[str, list[Any]] = {
+    "labeled": ["x", None, [1.5], ["3"], [-1], {}],
+    "validation": [3, [[1]]],
+    "skipped": [[1], [["a"]], "x"],
+}
+CONFIG: dict[str, list[Any]] = {
+    "method": [3, None, "nothing", "helper:Class"],
+    "dataset": [3, None, "nowhere", "\0"],
+    "environment": [3, [1]],
+}
+
+
+def cases(values: dict[str, list[Any]]) -> list[tuple[str, Any]]:
+    return [(name, value) for name, several in values.items() for value in several]
+
+
+def read_everything(run: Run) -> None:
+    """Read every file of a run, as the commands do together."""
+    config = run.config()
+    json.dumps([run.environment(), run.history(), run.skipped()], allow_nan=False)
+    run.result()
+    run.label_count()
+    run.step_costs()
+    run.load_model(CPU)
+    resolve(config.dataset, None, {})
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [
+        *(("result.json", *case) for case in cases(RESULT)),
+        *(("metrics.jsonl", *case) for case in cases(LINES)),
+        *(("split.json", *case) for case in cases(SPLIT)),
+        *(("config.json", *case) for case in cases(CONFIG)),
+    ],
+)
+def test_a_hostile_value_in_a_file_of_a_run_is_refused(file: str, name: str, value: Any, run: Run) -> None:
+    path = run.path / file
+    lines = path.read_text().splitlines() if file == "metrics.jsonl" else [path.read_text()]
+    first, *others = map(json.loads, lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in [{**first, name: value}, *others]))
+    with pytest.raises(RankingMatchError) as caught:
+        read_everything(run)
+    assert len(str(caught.value)) < 2000
+
+
+def test_a_run_as_it_was_written_is_read(run: Run) -> None:
+    read_everything(run)
+
+
+FILES = ("config.json", "result.json", "metrics.jsonl", "steps.csv", "split.json", "model.safetensors")
+
+
+def as_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def as_zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def as_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def as_huge(path: Path) -> None:
+    """A file of many gigabytes that takes no space."""
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+def as_deep(path: Path) -> None:
+    path.write_text('{"a":' * 100_000 + "\n")
+
+
+def as_lists(path: Path) -> None:
+    path.write_text("[" + "[]," * 2_000_000 + "[]]\n")
+
+
+def as_number(path: Path) -> None:
+    path.write_text("9" * 1_000_000 + "\n")
+
+
+@pytest.mark.parametrize("make", [as_pipe, as_zeros, as_directory, as_huge, as_deep, as_lists, as_number])
+@pytest.mark.parametrize("file", FILES)
+def test_something_else_in_the_place_of_a_file_is_refused(
+    file: str, make: Callable[[Path], None], run: Run, bounded: None
+) -> None:
+    (run.path / file).unlink()
+    make(run.path / file)
+    with pytest.raises(RankingMatchError):
+        read_everything(run)
+
+
+@pytest.mark.parametrize("option", ["split", "labels_csv", "weights", "unlabeled"])
+@pytest.mark.parametrize("path", ["/dev/zero", "pipe", "/", "/proc/kmsg"])
+def test_a_path_in_a_configuration_leads_to_nothing_that_hangs(
+    option: str, path: str, run: Run, tmp_path: Path, bounded: None
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    values = json.loads((run.path / "config.json").read_text())
+    section = "network" if option == "weights" else "data"
+    values[section][option] = str(tmp_path / path)
+    (run.path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(RankingMatchError):
+        start(run, plan_of(run.config()))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_by_every_command(value: float, run: Run, tmp_path: Path) -> None:
+    tensors = load(run.model_path.read_bytes())
+    tensors["backbone.head.weight"][0, 0] = value
+    length = struct.unpack("<Q", run.model_path.read_bytes()[:8])[0]
+    metadata = json.loads(run.model_path.read_bytes()[8 : 8 + length])["__metadata__"]
+    run.model_path.write_bytes(save(tensors, metadata))
+    for command in (lambda: evaluate_run(run, None), lambda: export_run(run.path, tmp_path / "model.onnx")):
+        with pytest.raises(RankingMatchError, match=r"backbone\.head\.weight has values that are NaN or infinite"):
+            command()
+    assert not (tmp_path / "model.onnx").exists()
+    page = write_report([run.path], tmp_path / "report.html")
+    assert "NaN or infinite" in page.read_text()
+
+
+def test_weights_that_overflow_are_refused_by_every_command(run: Run, tmp_path: Path) -> None:
+    tensors = load(run.model_path.read_bytes())
+    tensors["backbone.head.weight"] *= 1e38
+    tensors["backbone.norm.weight"] *= 1e38
+    length = struct.unpack("<Q", run.model_path.read_bytes()[:8])[0]
+    metadata = json.loads(run.model_path.read_bytes()[8 : 8 + length])["__metadata__"]
+    run.model_path.write_bytes(save(tensors, metadata))
+    for command in (lambda: evaluate_run(run, None), lambda: export_run(run.path, tmp_path / "model.onnx")):
+        with pytest.raises(RankingMatchError, match="not finite"):
+            command()
+    assert not (tmp_path / "model.onnx").exists()
+    assert "not finite" in write_report([run.path], tmp_path / "report.html").read_text()
+
+
+# --- writing -------------------------------------------------------------------------------------------------
+
+TARGETS = ("checkpoints", "tensorboard", "steps.csv", "metrics.jsonl", ".lock", "report.html", "model.safetensors")
+
+
+@pytest.mark.parametrize("name", [*TARGETS, "best.safetensors", "split.json", "result.json", "MODEL_CARD.md"])
+def test_links_in_a_run_directory_lead_to_no_change_outside(name: str, run: Run, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "step-000000001.json").write_text("mine")
+    (outside / "file").write_text("mine")
+    path = run.path / name
+    is_directory = name in ("checkpoints", "tensorboard")
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    path.symlink_to(outside if is_directory else outside / "file")
+    if name not in ("result.json", "report.html"):
+        (run.path / "result.json").unlink()
+    if name == "report.html":
+        write_report([run.path])
+    else:
+        with pytest.raises(RankingMatchError):
+            resume(run)
+    left = {file.name: file.read_text() for file in outside.iterdir()}
+    assert left == {"step-000000001.json": "mine", "file": "mine"}
+
+
+def resume(run: Run) -> None:
+    list(training_records(start(run, resolve("digits", "fixmatch-ra", {**SETTINGS, "steps": 6}))))
+
+
+def test_predictable_temporary_names_are_not_followed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("mine")
+    for name in ("report.html", "result.json", "config.json"):
+        (run.path / f"{name}.{os.getpid()}.tmp").symlink_to(tmp_path / "outside")
+    write_report([run.path])
+    assert (tmp_path / "outside").read_text() == "mine"
+    assert (run.path / "report.html").is_file()
+
+
+def test_a_data_directory_in_a_configuration_is_neither_created_nor_filled(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*_: Any) -> None:
+        raise AssertionError("something was downloaded")
+
+    monkeypatch.setattr("rankingmatch.data.files.download", download)
+    values = json.loads((run.path / "config.json").read_text())
+    values["dataset"] = "cifar10"
+    values["execution"]["data_dir"] = str(tmp_path / "elsewhere")
+    (run.path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(RankingMatchError, match=r"cifar10 is not in .*elsewhere"):
+        evaluate_run(run, None)
+    assert "cifar10 is not in" in write_report([run.path]).read_text()
+    assert not (tmp_path / "elsewhere").exists()

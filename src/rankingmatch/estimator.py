@@ -2,8 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rankingmatch.core.atomic import write_output
-from rankingmatch.core.devices import find_device
+from rankingmatch.core.devices import find_device, on_threads
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
@@ -200,7 +199,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         device = config.device()
         method = make_method(config.method, config.hyperparameters)
         lines, history, best = LogLines(), [], None
-        with _on_threads(config.execution.threads):
+        with on_threads(config.execution.threads):
             state = initial_state(split, method, config.network, config.views, config.training, device)
             state.bank = make_bank(state, split, config.views)
             if config.network.initial_head == "fitted":
@@ -291,7 +290,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _probabilities(self, images: np.ndarray) -> np.ndarray:
         device = find_device(self.device)
-        with _on_threads(self.threads):
+        with on_threads(self.threads):
             model = accelerated(self.model_.to(device), len(images))
             probabilities = predict_probabilities(model, images, device, dtype=torch.float64)
         self.model_.cpu()
@@ -396,19 +395,6 @@ def _held_out(labels: np.ndarray, known: np.ndarray, fraction: float, seed: int)
             f"validation_fraction {fraction} of {len(known)} labels leaves a class without any label; lower it"
         )
     return np.sort(free[:count])
-
-
-@contextmanager
-def _on_threads(threads: int | None) -> Iterator[None]:
-    """Use this many CPU threads and deterministic kernels; restore the previous settings afterwards."""
-    before = torch.get_num_threads(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    try:
-        torch.set_num_threads(threads or before[0])
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]
 
 
 def _headline(split: Split, config: Config) -> str:

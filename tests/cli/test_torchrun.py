@@ -109,7 +109,9 @@ def test_where_a_process_dies_the_other_says_so_and_the_run_can_go_on(rank: int,
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     lost = f"error: process {1 - rank} of 2 stopped because another one no longer responds; start all processes again "
-    assert f"{lost}with --resume to continue from the last checkpoint\n" in err, err
+    # Unless torchrun, which watches both, has stopped it before it noticed.
+    stopped_first = f"rank      : {1 - rank} (local_rank: {1 - rank})\n  exitcode  : -15" in err
+    assert stopped_first or f"{lost}with --resume to continue from the last checkpoint\n" in err, err
     assert "]: Traceback" not in err  # torchrun has one of its own
     assert not (run / "result.json").exists()
     main(["train", "--resume", "--trust", "--quiet", "--no-report", "--out", str(run)])

@@ -98,7 +98,7 @@ def test_a_model_predicts_class_ids_and_doubts_a_wrong_label() -> None:
     audited = [-1] * 5 + [4] + [-1] * 5 + [7] + [-1] * 5 + [4]  # the last one is wrong
     lesson = lesson_of(labels, audited)
     assert lesson.is_enough
-    probabilities, ids = learner.learn(lesson, seed=0)
+    probabilities, ids = learner.learn(lesson, seed=0, method="logistic-regression")
     assert ids.tolist() == [4, 7, 9]
     guesses = learner.guesses_of(lesson, probabilities, ids)
     assert guesses.of(110) == (7, float(probabilities[10, 1]))

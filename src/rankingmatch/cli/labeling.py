@@ -11,9 +11,19 @@ import click
 from rankingmatch.cli.options import PathType
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
+from rankingmatch.labeling.head_methods import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.labeling.session import Session
+
+
+method_option = click.option(
+    "--method",
+    metavar="NAME",
+    default=DEFAULT_METHOD,
+    help="What trains the model of the labels so far, on features of a pretrained network: a method, or "
+    f"{LOGISTIC_REGRESSION}. [{DEFAULT_METHOD}]",
+)
 
 
 @click.command(short_help="Label a FOLDER of images in the browser.")
@@ -35,9 +45,17 @@ if TYPE_CHECKING:
     "the images; the connection is not encrypted. [127.0.0.1]",
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
+@method_option
 @click.option("--seed", type=int, default=0, help="Seed of the order of the images. [0]")
 def label(
-    folder: Path, classes: str, labels_csv: Path | None, port: int | None, host: str, browser: bool, seed: int
+    folder: Path,
+    classes: str,
+    labels_csv: Path | None,
+    port: int | None,
+    host: str,
+    browser: bool,
+    method: str,
+    seed: int,
 ) -> None:
     """Label a FOLDER of images in the browser, with a model that learns while you label.
 
@@ -54,12 +72,13 @@ def label(
     from rankingmatch.labeling.training import Training
     from rankingmatch.runs.loading import loading_progress
 
+    require_head_method(method)
     names = tuple(name.strip() for name in classes.split(",") if name.strip())
     with loading_progress() as progress, under_way(progress, f"looking through {printable(str(folder))}"):
         root, earlier, run = folder_of_run(folder)
         session = open_session(root, labels_csv, names, seed, earlier)
     training = Training(session)
-    background = Background(session, run)
+    background = Background(session, run, method)
 
     def started(address: str) -> None:
         _describe(session, address, host)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rankingmatch.cli.labeling import method_option
 from rankingmatch.cli.options import PathType, json_option
+from rankingmatch.labeling.head_methods import require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.bench.tables import Table
@@ -16,12 +18,19 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("data", nargs=-1)
 @click.option("--seeds", type=click.IntRange(min=1), default=5, help="Number of seeds, starting at 0. [5]")
+@method_option
 @click.option("--data-dir", type=PathType(), help="Directory of the datasets' files.")
 @click.option("--csv", type=PathType(), help="Also write the errors, seed by seed, to this file.")
 @json_option
 @click.option("--quiet", is_flag=True, help="Do not show progress.")
 def bench_labeling(
-    data: tuple[str, ...], seeds: int, data_dir: Path | None, csv: Path | None, as_json: bool, quiet: bool
+    data: tuple[str, ...],
+    seeds: int,
+    method: str,
+    data_dir: Path | None,
+    csv: Path | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Simulate the labeling of DATA, and print the test error for several numbers of labels.
 
@@ -35,6 +44,7 @@ def bench_labeling(
     from rankingmatch.labeling.known_data import known_pool
     from rankingmatch.labeling.simulate import ORDERS, simulate
 
+    require_head_method(method)
     tables = []
     for name in data or ("digits",):
         pool = known_pool(name, data_dir)
@@ -42,7 +52,7 @@ def bench_labeling(
         for seed in range(seeds):
             if not quiet:
                 click.echo(f"{pool.title}: seed {seed + 1} of {seeds}", err=True)
-            simulations += [simulate(pool, order, seed) for order in ORDERS]
+            simulations += [simulate(pool, order, seed, method=method) for order in ORDERS]
         tables.append(_table(pool.title, simulations))
         if as_json:
             _print_json(pool.title, simulations)

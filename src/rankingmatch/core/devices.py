@@ -1,13 +1,14 @@
 """Which device to compute on, and in which precision."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 from rankingmatch.core.distributed import own_device
 from rankingmatch.core.errors import ConfigError, first_line, setting
 
-__all__ = ["autocast", "find_device", "full_precision"]
+__all__ = ["autocast", "find_device", "full_precision", "on_threads"]
 
 
 def find_device(name: str) -> torch.device:
@@ -37,3 +38,16 @@ def full_precision(device: torch.device) -> AbstractContextManager[None]:
     if not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
+
+
+@contextmanager
+def on_threads(threads: int | None) -> Iterator[None]:
+    """Use this many CPU threads and deterministic kernels; restore the previous settings afterwards."""
+    before = torch.get_num_threads(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    try:
+        torch.set_num_threads(threads or before[0])
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]

@@ -21,6 +21,7 @@ from rankingmatch.data import printable
 from rankingmatch.labeling import learner
 from rankingmatch.labeling.features import Features
 from rankingmatch.labeling.guesses import NO_GUESSES
+from rankingmatch.labeling.head_methods import DEFAULT_METHOD
 from rankingmatch.labeling.learner import Lesson
 from rankingmatch.labeling.selection import Reason, is_audit_turn
 from rankingmatch.labeling.session import Session
@@ -67,10 +68,12 @@ class Background:
         The session.
     run
         A trained run whose predictions are used until there is a model of the session.
+    method
+        What trains the model, as in `fit_head`.
     """
 
-    def __init__(self, session: Session, run: Path | None = None) -> None:
-        self._session, self._run = session, run
+    def __init__(self, session: Session, run: Path | None = None, method: str = DEFAULT_METHOD) -> None:
+        self._session, self._run, self._method = session, run, method
         pool = pool_of(session)
         self._numbers = np.array(pool, np.int64)
         self._row_of = {number: row for row, number in enumerate(pool)}
@@ -207,8 +210,8 @@ class Background:
         labels = len(lesson.order)
         if len(session.guesses.numbers) == 0:
             session.show(model={"state": "training", "labels": labels, "why": ""})
-        probabilities, ids = learner.learn(lesson, seed)
-        curve = learner.curve_of(lesson, seed) if curve is None else curve
+        probabilities, ids = learner.learn(lesson, seed, self._method)
+        curve = learner.curve_of(lesson, seed, self._method) if curve is None else curve
         mixed, mixed_ids = self._mixed(probabilities, ids)
         quality = learner.quality_of(lesson, mixed, mixed_ids, curve)
         guesses = learner.guesses_of(lesson, mixed, mixed_ids)

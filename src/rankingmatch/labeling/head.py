@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankingmatch.core.vectors import unit_features
+from rankingmatch.labeling.head_methods import LOGISTIC_REGRESSION
 from rankingmatch.labeling.smoothing import known_rows
 
 __all__ = ["Head", "fit_head", "out_of_fold"]
@@ -47,34 +48,47 @@ class Head:
         return _softmax(unit_features(features, self.mean) @ self.weight + self.bias)
 
 
-def fit_head(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> Head:
-    """Train a head on the labeled pictures.
+def fit_head(
+    features: np.ndarray, labels: np.ndarray, classes: int, seed: int, method: str = LOGISTIC_REGRESSION
+) -> Head:
+    """Train a head on the labeled pictures, and with a method also on those without a label.
 
     Parameters
     ----------
     features : numpy.ndarray
         Features of all pictures, of shape (n, d), best from `smooth_features`.
     labels : numpy.ndarray
-        Labels of shape (n,); negative without a label. At least one picture has one.
+        Labels of shape (n,), −1 without a label, or −2 for pictures that are not used at all. At least one has a label.
     classes : int
         The number of classes.
     seed : int
         The seed of everything random.
+    method : str
+        Logistic regression, or the method that goes on from it: one of `rankingmatch.methods` that needs no images.
 
     Returns
     -------
     Head
         The trained head. Classes without labels have the probability zero.
     """
-    rows = np.flatnonzero(labels >= 0)
-    known = max(1, int(known_rows(features).sum()))  # the other rows are zero
-    mean = (features.sum(0, dtype=np.float64) / known).astype(np.float32)
-    weight, bias = _logistic_regression(unit_features(features[rows], mean), labels[rows], classes)
-    return Head(mean, weight, bias)
+    known = known_rows(features)  # the other rows are zero
+    mean = (features.sum(0, dtype=np.float64) / max(1, int(known.sum()))).astype(np.float32)
+    used = np.flatnonzero((labels >= 0) | (known & (labels == -1)))
+    units, labels = unit_features(features[used], mean), labels[used]
+    present = np.unique(labels[labels >= 0])
+    labels = np.where(labels >= 0, np.searchsorted(present, labels), -1)
+    weight, bias = _logistic_regression(units[labels >= 0], labels[labels >= 0], len(present))
+    if method != LOGISTIC_REGRESSION and len(present) > 1 and (labels < 0).any():
+        from rankingmatch.labeling.trained_head import train_head
+
+        weight, bias = train_head(units, labels, weight, bias, method, seed)
+    whole = Head(mean, np.zeros((len(weight), classes), np.float32), np.full(classes, -np.inf, np.float32))
+    whole.weight[:, present], whole.bias[present] = weight, bias
+    return whole
 
 
 def out_of_fold(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> np.ndarray:
-    """Predict each labeled picture with a head that was trained without it.
+    """Predict each labeled picture with a head that was trained without it: logistic regression on the others.
 
     Parameters
     ----------
@@ -116,22 +130,17 @@ def _folds(labels: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _logistic_regression(features: np.ndarray, labels: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weight (d, classes) and bias (classes,) of the classes that occur."""
+    """Weight (d, classes) and bias (classes,); each class has a label."""
     from sklearn.linear_model import LogisticRegression
 
-    present = np.unique(labels)
-    weight, bias = np.zeros((features.shape[1], classes), np.float32), np.full(classes, -np.inf, np.float32)
-    if len(present) == 1:
-        bias[present] = 0
-        return weight, bias
+    if classes == 1:
+        return np.zeros((features.shape[1], 1), np.float32), np.zeros(1, np.float32)
     model = LogisticRegression(C=INVERSE_REGULARIZATION, class_weight="balanced", max_iter=500, tol=1e-3).fit(
         features, labels
     )
-    if len(present) == 2:  # scikit-learn has one row for two classes
-        weight[:, present[1]], bias[present] = model.coef_[0], [0, model.intercept_[0]]
-    else:
-        weight[:, present], bias[present] = model.coef_.T, model.intercept_
-    return weight, bias
+    if classes == 2:  # scikit-learn has one row for two classes
+        return np.stack([0 * model.coef_[0], model.coef_[0]], 1), np.array([0, model.intercept_[0]])
+    return model.coef_.T, model.intercept_
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

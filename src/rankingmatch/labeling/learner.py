@@ -54,13 +54,11 @@ class Lesson(NamedTuple):
         return int((counts >= FEWEST).sum()) >= 2
 
 
-def learn(lesson: Lesson, seed: int, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def learn(lesson: Lesson, seed: int, method: str, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities (m, classes) of a head that is trained on all labels, or on those of some rows, and class ids."""
-    labels = lesson.labels if rows is None else np.full_like(lesson.labels, -1)
-    if rows is not None:
-        labels[rows] = lesson.labels[rows]
+    labels = lesson.labels if rows is None else _labels_of(lesson, rows)
     class_ids = np.unique(labels[labels >= 0])
-    head = fit_head(lesson.features, _compact(labels, class_ids), len(class_ids), seed)
+    head = fit_head(lesson.features, _compact(labels, class_ids), len(class_ids), seed, method)
     return head.probabilities(lesson.features), class_ids
 
 
@@ -92,15 +90,13 @@ def doubts_of(lesson: Lesson, class_ids: np.ndarray, seed: int) -> tuple[tuple[i
     return tuple((int(lesson.numbers[rows[at]]), int(best[at]), float(confidence[at])) for at in wrong)
 
 
-def curve_of(lesson: Lesson, seed: int) -> list[dict[str, float]]:
+def curve_of(lesson: Lesson, seed: int, method: str) -> list[dict[str, float]]:
     """The error with an eighth, a quarter and half of the labels, in the order in which they were given."""
     curve = []
     for divisor in CURVE_STEPS:
         rows = lesson.order[: len(lesson.order) // divisor]
-        labels = np.full_like(lesson.labels, -1)
-        labels[rows] = lesson.labels[rows]
-        if lesson._replace(labels=labels).is_enough and (lesson.audited >= 0).any():
-            curve.append(_point(lesson, *learn(lesson, seed, rows), len(rows)))
+        if lesson._replace(labels=_labels_of(lesson, rows)).is_enough and (lesson.audited >= 0).any():
+            curve.append(_point(lesson, *learn(lesson, seed, method, rows), len(rows)))
     return curve
 
 
@@ -125,6 +121,13 @@ def _point(lesson: Lesson, probabilities: np.ndarray, class_ids: np.ndarray, lab
     error = 100 * wrong / len(rows)
     values = {"labels": labels, "error": error, "low": low, "high": high, "audited": len(rows)}
     return {name: round(value, 2) for name, value in values.items()}
+
+
+def _labels_of(lesson: Lesson, rows: np.ndarray) -> np.ndarray:
+    """The labels of some rows; the others have none, and those that must not be chosen stay so."""
+    labels = np.where(lesson.labels >= 0, -1, lesson.labels)
+    labels[rows] = lesson.labels[rows]
+    return labels
 
 
 def _compact(labels: np.ndarray, class_ids: np.ndarray) -> np.ndarray:

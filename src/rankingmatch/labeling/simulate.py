@@ -8,6 +8,7 @@ import numpy as np
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.labeling.audit import error_interval
 from rankingmatch.labeling.head import fit_head
+from rankingmatch.labeling.head_methods import DEFAULT_METHOD
 from rankingmatch.labeling.selection import (
     AUDIT_EVERY,
     NOT_SELECTABLE,
@@ -126,7 +127,9 @@ def make_pool(
     return Pool(title, classes, smoothing.apply(features), truth, smoothing.apply(test_features), test_truth)
 
 
-def simulate(pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = None) -> Simulation:
+def simulate(
+    pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = None, method: str = DEFAULT_METHOD
+) -> Simulation:
     """Label a pool in an order, and evaluate a head at some numbers of labels.
 
     Parameters
@@ -140,6 +143,8 @@ def simulate(pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = No
     sizes : sequence of int
         Ascending numbers of labels, by default `SIZES`; those that the pool does not have without the audit are left
         out.
+    method : str
+        What trains the heads, as in `fit_head`.
 
     Returns
     -------
@@ -148,12 +153,13 @@ def simulate(pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = No
     """
     audit = audit_numbers(len(pool.truth), seed)
     sizes = tuple(size for size in sizes or SIZES if size <= len(pool.truth) - len(audit))
-    chosen = _ours(pool, audit, sizes[-1], seed) if order == "ours" else _random(pool, audit, sizes[-1], seed)
+    chosen = _ours(pool, audit, sizes[-1], seed, method) if order == "ours" else _random(pool, audit, sizes[-1], seed)
     errors, looks = [], []
     for size in sizes:
         labels = np.full(len(pool.truth), UNLABELED)
+        labels[audit] = NOT_SELECTABLE
         labels[chosen[:size]] = pool.truth[chosen[:size]]
-        head = fit_head(pool.features, labels, pool.classes, seed)
+        head = fit_head(pool.features, labels, pool.classes, seed, method)
         test_wrong = head.probabilities(pool.test_features).argmax(1) != pool.test_truth
         errors.append(100 * float(test_wrong.mean()))
         reserved_wrong = head.probabilities(pool.features[audit]).argmax(1) != pool.truth[audit]
@@ -174,7 +180,7 @@ def _random(pool: Pool, audit: np.ndarray, count: int, seed: int) -> np.ndarray:
     return numpy_generator(seed, Purpose.SELECTION).permutation(others)[:count]
 
 
-def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int) -> np.ndarray:
+def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
     """Pictures in the order of `next_pictures`, with a new head after each few labels."""
     labels = np.full(len(pool.truth), UNLABELED)
     labels[audit] = NOT_SELECTABLE
@@ -183,7 +189,7 @@ def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int) -> np.ndarray:
         two_classes = len(np.unique(pool.truth[chosen])) > 1 and len(chosen) >= FIRST
         probabilities = None
         if two_classes:
-            probabilities = fit_head(pool.features, labels, pool.classes, seed).probabilities(pool.features)
+            probabilities = fit_head(pool.features, labels, pool.classes, seed, method).probabilities(pool.features)
         wanted = min(AT_ONCE if len(chosen) >= FIRST else FIRST, count - len(chosen))
         numbers = [choice.number for choice in next_pictures(pool.features, labels, probabilities, wanted, seed)]
         labels[numbers] = pool.truth[numbers]

@@ -77,7 +77,7 @@ class Training:
         if process is not None and process.poll() is None:
             self._stopped = True
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)  # SIGINT is ignored in the background of a script
 
     def close(self, seconds: float = 20) -> None:
         """Stop the training and wait for it."""

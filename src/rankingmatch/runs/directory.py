@@ -169,13 +169,14 @@ class Run:
 
     def require_empty(self) -> None:
         """Raise RunError if the directory holds a run or anything else: nothing is ever mixed."""
-        if self.exists():
+        # Looked at once, because another process may be creating a run there.
+        found = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
+        if "config.json" in found:
             raise RunError(
                 f"{self.path} already holds a run; resume it with {setting('resume')}, or choose another "
                 f"{setting('out')}"
             )
         # A crash during the creation of the run may have left an unfinished config.json, which is worthless.
-        found = (entry.name for entry in self.path.iterdir()) if self.path.is_dir() else ()
         if any(not name.startswith("config.json.") and name != LOCK for name in found):
             raise RunError(
                 f"{self.path} is not empty and not a run, because it has no config.json; choose another "

@@ -12,8 +12,8 @@ from image_folders import class_folders
 
 from rankingmatch.cli import cli
 from rankingmatch.core.errors import DataError
-from rankingmatch.labeling.known_data import known_pool
 from rankingmatch.labeling.head_methods import LOGISTIC_REGRESSION
+from rankingmatch.labeling.known_data import known_pool
 from rankingmatch.labeling.simulate import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
 
 quickly = partial(simulate, method=LOGISTIC_REGRESSION)
@@ -31,7 +31,7 @@ def test_our_order_needs_half_the_labels_of_a_random_one(digits: Pool) -> None:
 
 def test_a_simulation_is_determined_by_its_seed(digits: Pool) -> None:
     for order in ("ours", "random"):
-        first, again, other = (simulate(digits, order, seed, (10, 12)) for seed in (0, 0, 1))
+        first, again, other = (simulate(digits, order, seed, (10,)) for seed in (0, 0, 1))
         assert first == again != other
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.errors import ConfigError
+from rankingmatch.labeling import trained_head
 from rankingmatch.labeling.head import fit_head
 from rankingmatch.labeling.head_methods import DEFAULT_METHOD, require_head_method
 from rankingmatch.methods import METHODS
@@ -12,7 +13,7 @@ NEED_IMAGES = ("swwae", "cc-gan")
 
 
 def stretched_clusters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features, truth and two labels of each of three classes; the pictures without labels show the shape of a class."""
+    """Features, truth and two labels of each of three classes; the other pictures show the shape of a class."""
     rng = np.random.default_rng(0)
     truth = np.tile([0, 1, 2], 100)
     features = 0.5 * rng.standard_normal((300, 16))
@@ -32,7 +33,8 @@ def test_pictures_without_labels_lower_the_error() -> None:
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in NEED_IMAGES])
-def test_every_method_that_needs_no_images_trains_a_head(method: str) -> None:
+def test_every_method_that_needs_no_images_trains_a_head(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trained_head.SETTINGS, "steps", 10)
     require_head_method(method)
     features, _, labels = stretched_clusters()
     start = fit_head(features, labels, 3, 0)

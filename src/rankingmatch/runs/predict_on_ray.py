@@ -18,6 +18,7 @@ from torch import nn
 from rankingmatch.core.errors import RankingMatchError, RunError
 from rankingmatch.core.import_path import trust_files
 from rankingmatch.data.decode import files_at_once
+from rankingmatch.data.image_files import ImageFile
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import FilePredictions, predict_files
@@ -35,7 +36,7 @@ Piece = list[FilePredictions] | RankingMatchError
 def predict_on_ray(
     run: Path,
     info: ModelInfo,
-    files: Iterable[str],
+    files: Iterable[ImageFile],
     *,
     best: bool = False,
     device: str | None = None,
@@ -52,7 +53,7 @@ def predict_on_ray(
     info
         Its model, as `load_model` returns it.
     files
-        Paths of images, as seen from the current directory.
+        Paths of images, as seen from the current directory, or images in shards.
     device
         The device on the machines of the cluster; with "cuda", each piece takes a GPU.
     count
@@ -93,7 +94,7 @@ def _answer(ray: Any, reference: Any) -> list[FilePredictions]:
 
 
 def _predict(
-    run: Path, best: bool, device: str | None, count: int, files: list[str], directory: Path, trust: bool
+    run: Path, best: bool, device: str | None, count: int, files: list[ImageFile], directory: Path, trust: bool
 ) -> Piece:
     """The predictions of some files, named as seen from a directory; a user's mistake is returned, not raised."""
     os.chdir(directory)

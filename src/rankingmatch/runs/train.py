@@ -8,7 +8,7 @@ from typing import Any
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.import_path import trust as trust_names
-from rankingmatch.data import Progress, no_progress
+from rankingmatch.data import Progress, is_place, no_progress
 from rankingmatch.runs.budget import plan_within
 from rankingmatch.runs.config import (
     Config,
@@ -44,7 +44,7 @@ def train(
     Parameters
     ----------
     data
-        The name of a dataset, such as "digits", or a folder of images.
+        The name of a dataset, such as "digits", or a folder of images, or shards.
     method
         The name of a method, or ``package.module:Class``; by default "rankingmatch-bm", or "softmatch" where a
         pretrained network is fine-tuned on photographs.
@@ -185,7 +185,7 @@ def _resumed_config(config: Config, request: Request) -> Config:
         raise ConfigError(f"{setting('minutes')} is for a new run; remove it, and the run resumes as it was planned")
     given = absolute_paths(request.settings)
     data = request.data
-    if data is not None and Path(data).is_dir() and data != config.dataset:
+    if data is not None and is_place(data) and data != config.dataset:
         data = str(Path(data).resolve())
     execution = {name: given.pop(name) for name in options_of_kind("execution", "run") if name in given}
     known = {**config.settings(), "data": config.dataset, "method": config.method}

@@ -216,7 +216,7 @@ def test_evaluated_images_without_labels_are_left_out(photos: Path, shards: Path
 def test_files_that_are_not_shards(tmp_path: Path) -> None:
     path = tmp_path / "shard.tar.gz"
     path.write_bytes(b"x")
-    with pytest.raises(ConfigError, match=r"is a file; give a folder of images, or a shard, whose name ends in \.tar"):
+    with pytest.raises(ConfigError, match=r"is a file; give .* or a shard, whose name ends in \.tar or \.par"):
         find_source(str(path))
 
 

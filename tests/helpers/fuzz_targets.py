@@ -14,7 +14,7 @@ import torch
 from image_folders import class_folders
 from PIL import Image
 from real_images import photographs, to_pil
-from shard_files import member, samples, write_tar
+from shard_files import member, samples, write_parquet, write_tar
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.bench.kept import KeptResults, kept_outcome
@@ -104,6 +104,19 @@ def shards(place: Path) -> Target:
         return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
 
     return Target(seeds, read)
+
+
+def parquet(place: Path) -> Target:
+    """A Parquet file of images and labels, listed and decoded."""
+    images = [path.read_bytes() for path in sorted(class_folders(place / "photos", each=2).rglob("*.png"))]
+    path = write_parquet(place / "x.parquet", [*images, None], [0, 0, 1, 1, 2, 2, 1])
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        contents = scan_folder(path)
+        return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
+
+    return Target([(path, path.read_bytes())], read)
 
 
 def idx(place: Path) -> Target:
@@ -320,6 +333,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "pickle": benchmark_files("cifar100", original_files.cifar100_python),
     "tar": tar,
     "shards": shards,
+    "parquet": parquet,
     "zip": benchmark_files("tiny-imagenet", original_files.tiny_imagenet),
     "images": images,
     "run": run_files,

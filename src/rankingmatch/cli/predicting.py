@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Path | None, **options: Any) -> None:
     """Predict labels for IMAGES: a CSV table of file, label and confidence.
 
-    IMAGES are files, folders, and tar files of images (shards); - reads names from standard input. Files that are not
+    IMAGES are files, folders, and shards (tar or Parquet); - reads names from standard input. Files that are not
     images are skipped and listed.
     """
     from rankingmatch.data import under_way

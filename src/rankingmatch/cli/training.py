@@ -68,7 +68,7 @@ def train(
     report: bool,
     **settings: Any,
 ) -> None:
-    """Train on DATA, a name from `rankingmatch datasets`, a folder of images, or tar files of images (shards).
+    """Train on DATA, a name from `rankingmatch datasets`, a folder of images, or shards (tar or Parquet).
 
     The model, its history and a report are saved in a run directory. A dataset has its own defaults (see `rankingmatch
     datasets`), and those of a folder depend on its images; flags override them.

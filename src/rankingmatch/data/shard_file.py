@@ -13,7 +13,7 @@ from rankingmatch.data.names import printable
 
 __all__ = ["MOST_IMAGE", "SHARDS", "Shard", "find_shard", "label_text"]
 
-SHARDS = {".tar"}  # endings of their names
+SHARDS = {".tar", ".parquet"}  # endings of their names
 MOST_IMAGE = 2**28  # bytes of an image in a shard, which is read as a whole
 LONGEST_LABEL = 255  # characters, as of the name of a folder
 

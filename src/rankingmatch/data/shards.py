@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rankingmatch.core.errors import DataError
@@ -10,11 +10,12 @@ from rankingmatch.data.decode import image_suffixes
 from rankingmatch.data.folder_scanner import HELD_OUT
 from rankingmatch.data.image_files import StoredImage
 from rankingmatch.data.names import printable
+from rankingmatch.data.parquet_shards import read_parquet
 from rankingmatch.data.tar_shards import read_tar
 
 __all__ = ["is_sharded", "part_of_shard", "read_shard", "scan_shards", "shards_at", "stored_images"]
 
-READERS = {".tar": read_tar}
+READERS: dict[str, Callable[..., Iterator[tuple[StoredImage, str]]]] = {".tar": read_tar, ".parquet": read_parquet}
 PARTS = {"train": "train", "labeled": "train", "unlabeled": "unlabeled", **HELD_OUT}  # by words in a shard's name
 
 

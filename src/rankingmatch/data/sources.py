@@ -169,7 +169,7 @@ def _require_dataset(name: str) -> None:
     if is_benchmark(name) or is_place(name):
         return
     if Path(name).is_file():
-        raise ConfigError(f"{name} is a file; give a folder of images, or a shard, whose name ends in .tar")
+        raise ConfigError(f"{name} is a file; give a folder of images, or a shard, whose name ends in .tar or .parquet")
     if Path(name).name != name:
         raise ConfigError(f"there is no folder {name}")
     raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")

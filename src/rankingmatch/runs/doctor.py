@@ -38,6 +38,7 @@ EXTRAS = {
     "timm": "the networks of timm",
     "figures": "report figures as files, learning curves",
     "tensorboard": "write TensorBoard logs",
+    "shards": "images in Parquet files",
     "ray": "many runs, or predictions of many files, on a cluster",
     "notebooks": "the example notebooks",
 }

@@ -12,7 +12,7 @@ from PIL import Image
 
 from rankingmatch.cli import main
 from rankingmatch.core.errors import RunError
-from rankingmatch.runs import predict_on_ray
+from rankingmatch.runs import predict_on_ray, ray_tasks
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.predict import FilePredictions, predict_files
 from rankingmatch.runs.ray_connection import ray_connection
@@ -77,7 +77,7 @@ def kill_workers(batches: Iterator[FilePredictions], at: tuple[int, ...]) -> Ite
 @needs_ray
 @pytest.mark.usefixtures("cluster")
 def test_workers_that_are_killed_twice_cost_their_pieces_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict_on_ray, "AHEAD", 1)  # at the second kill, there is still work to do
+    monkeypatch.setattr(ray_tasks, "AHEAD", 1)  # at the second kill, there is still work to do
     files = sorted(map(str, (place / "images").iterdir()))
     run = Run(place / "run")
     device = run.config().device("cpu")

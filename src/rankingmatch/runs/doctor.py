@@ -39,7 +39,7 @@ EXTRAS = {
     "figures": "report figures as files, learning curves",
     "tensorboard": "write TensorBoard logs",
     "shards": "images in Parquet files",
-    "ray": "many runs, or predictions of many files, on a cluster",
+    "ray": "many runs, predictions of many files, or banks of views, on a cluster",
     "notebooks": "the example notebooks",
 }
 

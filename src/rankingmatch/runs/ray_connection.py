@@ -12,12 +12,12 @@ __all__ = ["import_ray", "ray_connection"]
 STORE = 100 * 2**20  # bytes: only settings and results pass through it
 
 
-def import_ray() -> Any:
-    """Ray; ConfigError if it is not installed."""
+def import_ray(option: str = "on") -> Any:
+    """Ray; ConfigError, which names the option that needs it, if it is not installed."""
     try:
         import ray
     except ImportError as error:
-        raise ConfigError(f"{setting('on')} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
+        raise ConfigError(f"{setting(option)} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
     return ray
 
 

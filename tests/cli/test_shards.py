@@ -139,3 +139,14 @@ def test_evaluation_leaves_out_what_was_trained_on(place: Path, capsys: pytest.C
 def test_a_report_of_a_run_from_shards(place: Path, tmp_path: Path) -> None:
     main(["report", str(place / "shards-run"), "--out", str(tmp_path / "report.html")])
     assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_a_recipe_on_shards_gives_the_errors_of_the_folder(place: Path, tmp_path: Path) -> None:
+    tables = []
+    for name in ("shards", "folder"):
+        command = ["bench", "demo", "--data", str(place / name), "--folds", "1", "--scale", "tiny"]
+        main([*command, "--set", "steps=3", "--set", "threads=1", "--out", str(tmp_path / name)])
+        results = sorted((tmp_path / name).rglob("result.json"))
+        tables.append([json.loads(path.read_text())["test_error"] for path in results])
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 1

@@ -107,7 +107,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as directory:
             make_folder(Path(directory), given.count, given.side)
-            files = list(images_below(Path(directory)))
+            files = [str(file) for file in images_below(Path(directory))]
             measure_reading(Path(directory), files, given.read_at or given.side, given.rounds)
             measure_predicting(files[: given.predicted], given.side, given.network, given.rounds)
 

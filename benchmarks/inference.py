@@ -58,7 +58,7 @@ def rows(rounds: int = 5) -> list[Row]:
     tensor = to_tensor(images, CPU)
     with tempfile.TemporaryDirectory() as directory:
         make_folder(Path(directory), COUNT, SIDE)
-        files = list(images_below(Path(directory)))
+        files = [str(file) for file in images_below(Path(directory))]
         times = in_turns(
             {
                 "bare": lambda: bare_network(model, tensor, 128),

@@ -32,7 +32,7 @@ def rows(rounds: int = 5) -> list[Row]:
         folder = PHOTOGRAPHS if PHOTOGRAPHS.is_dir() else Path(directory)
         if folder != PHOTOGRAPHS:
             make_folder(folder, COUNT, STORED_SIDE)
-        files = list(islice(images_below(folder), COUNT))
+        files = [str(file) for file in islice(images_below(folder), COUNT)]
         times = in_turns(
             {
                 "onnx": lambda: write_table(converted, files, NETWORK, SIDE),

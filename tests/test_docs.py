@@ -60,7 +60,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def make_photos() -> None:
     """The folder that the tutorial creates, and a few more images."""
-    (made,) = (block for block in blocks_of(ROOT / "docs/tutorial.md") if block.language == "python")
+    made, *_ = (block for block in blocks_of(ROOT / "docs/tutorial.md") if block.language == "python")
     exec(made.text, {})
     Path("photos/unlabeled").rename("all")
     for name in ("photos/unlabeled", "new-photos"):

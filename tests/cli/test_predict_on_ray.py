@@ -1,7 +1,10 @@
 """`predict --on ray` writes what one process writes, also if workers are killed."""
 
+import contextlib
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +15,10 @@ from PIL import Image
 
 from rankingmatch.cli import main
 from rankingmatch.core.errors import RunError
-from rankingmatch.runs import predict_on_ray
+from rankingmatch.runs import predict_on_ray, ray_tasks
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.predict import FilePredictions, predict_files
-from rankingmatch.runs.ray_connection import ray_connection
+from rankingmatch.runs.ray_connection import WithoutRay, ray_connection
 
 FILES = 1000
 QUICK = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]
@@ -77,7 +80,7 @@ def kill_workers(batches: Iterator[FilePredictions], at: tuple[int, ...]) -> Ite
 @needs_ray
 @pytest.mark.usefixtures("cluster")
 def test_workers_that_are_killed_twice_cost_their_pieces_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict_on_ray, "AHEAD", 1)  # at the second kill, there is still work to do
+    monkeypatch.setattr(ray_tasks, "AHEAD", 1)  # at the second kill, there is still work to do
     files = sorted(map(str, (place / "images").iterdir()))
     run = Run(place / "run")
     device = run.config().device("cpu")
@@ -104,3 +107,13 @@ def test_the_address_of_a_cluster_needs_a_cluster(place: Path, capsys: pytest.Ca
         main(["predict", str(place / "run"), "x.png", "--ray-address", "head:6379"])
     assert left.value.code == 2
     assert capsys.readouterr().err == "error: --ray-address needs --on ray\n"
+
+
+def test_what_ray_prints_about_lost_workers_is_not_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.redirect_stdout(WithoutRay(sys.stdout)):
+        thread = threading.Thread(target=print, args=["A worker died"], name="ray_listen_error_messages")
+        thread.start()
+        thread.join()
+        print("file,label")
+        assert not sys.stdout.isatty()
+    assert capsys.readouterr() == ("file,label\n", "A worker died\n")

@@ -114,7 +114,7 @@ def test_a_folder_is_scanned_once(photos: Path, monkeypatch: pytest.MonkeyPatch)
     assert scan.call_count == 1
     listed = [str(call.args[0]) for call in list_directory.call_args_list]
     folders = [path for path in listed if path.startswith(str(photos))]
-    assert len(folders) == len(set(folders)) == 9  # two parts with three classes each, and unlabeled/
+    assert len(folders) == len(set(folders)) == 10  # it, two parts with three classes each, and unlabeled/
 
 
 def test_a_relative_path_is_the_same_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

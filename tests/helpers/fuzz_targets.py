@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,13 @@ import torch
 from image_folders import class_folders
 from PIL import Image
 from real_images import photographs, to_pil
+from shard_files import member, samples, write_parquet, write_tar
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.bench.kept import KeptResults, kept_outcome
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
 from rankingmatch.data import benchmark
-from rankingmatch.data.decode import decode, read_header
+from rankingmatch.data.decode import decode, decode_files, read_header
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import LabelEvent, format_events
 from rankingmatch.data.split import read_rows
@@ -84,6 +86,37 @@ def tar(place: Path) -> Target:
             shutil.rmtree(cache, ignore_errors=True)
 
     return Target([(path, path.read_bytes()), (inside, gzip.decompress(path.read_bytes()))], read)
+
+
+def shards(place: Path) -> Target:
+    """A tar of images and labels in each format of tar, listed and decoded."""
+    root = class_folders(place / "photos", each=2)
+    extra = [member("long/" * 60 + "caf\u00e9.png", b"x"), member("a.json", b'{"label": 1}'), member("a.png", b"y")]
+    formats = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    seeds = []
+    for number, format in enumerate(formats):
+        path = write_tar(place / f"{number}.tar", [*samples(root), *(extra if number else extra[1:])], format)
+        seeds.append((path, path.read_bytes()))
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        contents = scan_folder(path)
+        return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
+
+    return Target(seeds, read)
+
+
+def parquet(place: Path) -> Target:
+    """A Parquet file of images and labels, listed and decoded."""
+    images = [path.read_bytes() for path in sorted(class_folders(place / "photos", each=2).rglob("*.png"))]
+    path = write_parquet(place / "x.parquet", [*images, None], [0, 0, 1, 1, 2, 2, 1])
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        contents = scan_folder(path)
+        return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
+
+    return Target([(path, path.read_bytes())], read)
 
 
 def idx(place: Path) -> Target:
@@ -299,6 +332,8 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "mat": benchmark_files("svhn", original_files.svhn),
     "pickle": benchmark_files("cifar100", original_files.cifar100_python),
     "tar": tar,
+    "shards": shards,
+    "parquet": parquet,
     "zip": benchmark_files("tiny-imagenet", original_files.tiny_imagenet),
     "images": images,
     "run": run_files,

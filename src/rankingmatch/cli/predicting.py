@@ -23,6 +23,7 @@ from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
 
 if TYPE_CHECKING:
+    from rankingmatch.data import ImageFile
     from rankingmatch.runs.model import ModelInfo
     from rankingmatch.runs.predict import FilePredictions
 
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Path | None, **options: Any) -> None:
     """Predict labels for IMAGES: a CSV table of file, label and confidence.
 
-    IMAGES are files and folders; - reads names from standard input. Files that are not images are skipped and listed.
+    IMAGES are files, folders, and shards (tar or Parquet); - reads names from standard input. Files that are not
+    images are skipped and listed.
     """
     from rankingmatch.data import under_way
     from rankingmatch.data.decode import image_suffixes
@@ -93,7 +95,7 @@ def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Pat
 
 
 def _on_ray(
-    run: Path, info: "ModelInfo", files: Iterator[str], count: int, options: dict[str, Any]
+    run: Path, info: "ModelInfo", files: "Iterator[ImageFile]", count: int, options: dict[str, Any]
 ) -> "Iterator[FilePredictions]":
     from rankingmatch.core.import_path import files_are_trusted
     from rankingmatch.runs.predict_on_ray import predict_on_ray

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rankingmatch.data import Progress
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.job import Job
+    from rankingmatch.training.banks import Computer
 
 LONG = 1200  # seconds: too long for somebody who tries it for the first time
 PREVIEW_SIDE = 16  # pixels: enough to see whether it works at all
@@ -53,6 +54,16 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
     metavar="N",
     help="Time for everything: train for as many steps as fit into it on this machine.",
 )
+@click.option(
+    "--bank-on",
+    type=click.Choice(["here", "ray"]),
+    default="here",
+    help="Where to compute the frozen part of a network for the views of all images: in this process, or on a Ray "
+    "cluster. [here]",
+)
+@click.option(
+    "--ray-address", metavar="ADDRESS", help="With --bank-on ray: address of the cluster. [this machine only]"
+)
 @trust_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Show no progress and no summary; with --json, only the result.")
@@ -66,9 +77,11 @@ def train(
     as_json: bool,
     quiet: bool,
     report: bool,
+    bank_on: str,
+    ray_address: str | None,
     **settings: Any,
 ) -> None:
-    """Train on DATA, a name from `rankingmatch datasets` or a folder of images.
+    """Train on DATA, a name from `rankingmatch datasets`, a folder of images, or shards (tar or Parquet).
 
     The model, its history and a report are saved in a run directory. A dataset has its own defaults (see `rankingmatch
     datasets`), and those of a folder depend on its images; flags override them.
@@ -76,23 +89,26 @@ def train(
     from rankingmatch.core.distributed import from_first_process, is_first, process_group
     from rankingmatch.data import under_way
     from rankingmatch.runs.loading import loading_progress
-    from rankingmatch.runs.train import Request, prepare
+    from rankingmatch.runs.train import Request, find_bank_computer, prepare
 
     if data is None and not (resume and out):
         example = "train --resume --out runs/mine" if resume else "train digits"
         missing = "--out with the run directory" if resume else "a dataset's name or a folder of images"
         raise ConfigError(f"give {missing}, for example: rankingmatch {example}")
     given = {name: value for name, value in settings.items() if value is not None}
+    computer = find_bank_computer(bank_on, ray_address)
     with process_group(), loading_progress(json_lines=as_json, quiet=quiet or not is_first()) as progress:
         with under_way(progress, f"looking through {printable(data or str(out))}"):
             run, plan = prepare(Request(data, method, out, resume, minutes, given))
         if from_first_process(lambda: not run.is_finished()):
-            _train(run, plan, report, as_json, quiet or not is_first(), progress)
+            _train(run, plan, report, as_json, quiet or not is_first(), progress, computer)
         if is_first():
             _print_result(run, as_json, quiet)
 
 
-def _train(run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool, progress: "Progress") -> None:
+def _train(
+    run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool, progress: "Progress", computer: "Computer"
+) -> None:
     from rankingmatch.cli.describe import describe_plan
     from rankingmatch.runs.display import choose_display
     from rankingmatch.runs.train import train_run
@@ -107,6 +123,7 @@ def _train(run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool, prog
         report=report,
         progress=progress,
         before=(lambda job: None) if silent else (lambda job: _print_estimate(job, progress)),
+        bank_computer=computer,
     )
 
 

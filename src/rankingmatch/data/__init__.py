@@ -1,15 +1,16 @@
-"""Images and labels: from a dataset's name or a folder to the rows of a training step."""
+"""Images and labels: from a dataset's name, a folder or shards to the rows of a training step."""
 
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Split
 from rankingmatch.data.decode import decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
+from rankingmatch.data.image_files import ImageFile
 from rankingmatch.data.image_folder import ImageFolder
 from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.progress import Progress, no_progress, under_way
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
 from rankingmatch.data.settings import DataSettings
-from rankingmatch.data.sources import Source, dataset_title, find_source, is_benchmark
+from rankingmatch.data.sources import Source, dataset_title, find_source, is_benchmark, is_place
 from rankingmatch.data.split import assemble_split, hide_labels, make_split, rows_to_json
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Benchmark",
     "DataSettings",
     "Dataset",
+    "ImageFile",
     "ImageFolder",
     "Images",
     "Progress",
@@ -33,6 +35,7 @@ __all__ = [
     "images_below",
     "indices_of_step",
     "is_benchmark",
+    "is_place",
     "labeled_files",
     "make_split",
     "no_progress",

@@ -9,17 +9,19 @@ import io
 import math
 import os
 import re
-import stat
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import islice
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageOps
+from PIL.ImageFile import ImageFile as PillowFile
+
+from rankingmatch.data.image_files import ImageFile, UnreadableError, file_size, open_file
 
 __all__ = [
     "DecodedFiles",
@@ -54,13 +56,10 @@ MOST_SCANNED_PIXELS = 2**30  # pixels times scans, which take seconds
 MOST_STORED_PIXELS = 178_956_970  # of a file, also of a JPEG that is decoded at a fraction of its size
 FILES_AT_ONCE = 64  # files that a thread decodes before it returns them,
 VALUES_AT_ONCE = 2**25  # or fewer if they have more values than this
+File = TypeVar("File", bound=ImageFile)
 
 
-class UnreadableError(Exception):
-    """A file that cannot be read as an image; the message is the reason, such as "is empty"."""
-
-
-class DecodedFiles(NamedTuple):
+class DecodedFiles(NamedTuple, Generic[File]):
     """Consecutive files, decoded: those that could be read, and the others.
 
     Attributes
@@ -75,9 +74,9 @@ class DecodedFiles(NamedTuple):
         Whether all images are grayscale.
     """
 
-    files: tuple[str, ...]
+    files: tuple[File, ...]
     images: np.ndarray
-    bad: tuple[tuple[str, str], ...]
+    bad: tuple[tuple[File, str], ...]
     gray: bool
 
 
@@ -126,12 +125,12 @@ def preprocessing(shape: tuple[int, int, int], *, crop: bool) -> dict[str, Any]:
     }
 
 
-def decode(file: str, shape: tuple[int, int, int], *, crop: bool = False) -> np.ndarray:
+def decode(file: ImageFile, shape: tuple[int, int, int], *, crop: bool = False) -> np.ndarray:
     """Read a file as an array of this (height, width, channels); raise UnreadableError if that is impossible."""
     return _decode(file, shape, crop)[0]
 
 
-def read_header(file: str) -> Header:
+def read_header(file: ImageFile) -> Header:
     """Read an image's header; raise UnreadableError if the file is not an image."""
     with _opened(file) as image:
         width, height = image.size
@@ -141,7 +140,7 @@ def read_header(file: str) -> Header:
         return Header(height, width, image.mode in GRAY_MODES)
 
 
-def view_image(file: str, side: int) -> Image.Image:
+def view_image(file: ImageFile, side: int) -> Image.Image:
     """Read a file to be looked at: an upright image in sRGB whose longer side has at most `side` pixels.
 
     Raises UnreadableError if that is impossible.
@@ -157,13 +156,15 @@ def view_image(file: str, side: int) -> Image.Image:
         return _in_srgb(plain, profile) if profile and image.mode in ("RGB", "RGBA", "P") else plain
 
 
-def decode_files(files: Iterable[str], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[DecodedFiles]:
+def decode_files(
+    files: Iterable[File], shape: tuple[int, int, int], *, crop: bool = False
+) -> Iterator[DecodedFiles[File]]:
     """Decode files in parallel; only a few of them are in memory at a time.
 
     Parameters
     ----------
     files
-        Paths of image files.
+        Paths of image files, or images in larger files.
     shape
         (height, width, channels), to which images are resized.
     crop
@@ -179,7 +180,7 @@ def decode_files(files: Iterable[str], shape: tuple[int, int, int], *, crop: boo
     at_once = files_at_once(shape)
     groups = iter(lambda: tuple(islice(names, at_once)), ())
     with ThreadPoolExecutor(workers) as pool:  # Pillow decodes and resizes without holding the GIL
-        pending: deque[Future[DecodedFiles]] = deque(
+        pending: deque[Future[DecodedFiles[File]]] = deque(
             pool.submit(_decode_group, group, shape, crop) for group in islice(groups, 2 * workers)
         )
         while pending:
@@ -193,10 +194,10 @@ def files_at_once(shape: tuple[int, int, int]) -> int:
     return max(1, min(FILES_AT_ONCE, VALUES_AT_ONCE // math.prod(shape)))
 
 
-def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int], crop: bool) -> DecodedFiles:
+def _decode_group(files: tuple[File, ...], shape: tuple[int, int, int], crop: bool) -> DecodedFiles[File]:
     images = np.empty((len(files), *shape), dtype=np.uint8)
-    good: list[str] = []
-    bad: list[tuple[str, str]] = []
+    good: list[File] = []
+    bad: list[tuple[File, str]] = []
     all_gray = True
     for file in files:
         try:
@@ -209,7 +210,7 @@ def _decode_group(files: tuple[str, ...], shape: tuple[int, int, int], crop: boo
     return DecodedFiles(tuple(good), images[: len(good)], tuple(bad), all_gray)
 
 
-def _decode(file: str, shape: tuple[int, int, int], crop: bool) -> tuple[np.ndarray, bool]:
+def _decode(file: ImageFile, shape: tuple[int, int, int], crop: bool) -> tuple[np.ndarray, bool]:
     """The pixels, and whether the file is grayscale."""
     height, width, channels = shape
     with _opened(file) as image:
@@ -232,33 +233,33 @@ def _check_size(image: Image.Image) -> None:
         raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
 
 
-def _check_cost(file: str, image: Image.Image) -> None:
+def _check_cost(file: ImageFile, image: Image.Image) -> None:
     """Raise UnreadableError for a file that would take minutes: a large plain PPM, or a JPEG with thousands of scans.
 
     A progressive JPEG is in memory as a whole, also if it is decoded at a fraction of its size. A JPEG of another kind
     has at most one pass per channel unless it is larger than its pixels.
     """
-    if isinstance(image, ImageFile.ImageFile) and _is_plain(image) and os.stat(file).st_size > MOST_PLAIN_BYTES:  # noqa: PTH116
+    if isinstance(image, PillowFile) and _is_plain(image) and file_size(file) > MOST_PLAIN_BYTES:
         raise UnreadableError("has too many numbers as text")  # which Pillow reads slowly
     if image.format != "JPEG":
         return
     pixels, progressive = image.width * image.height, "progressive" in image.info
     if progressive and pixels > MOST_PROGRESSIVE_PIXELS:
         raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a progressive JPEG")
-    if progressive or os.stat(file).st_size > pixels:  # noqa: PTH116
+    if progressive or file_size(file) > pixels:
         scans = _count_scans(file)
         if scans > MOST_SCANS or scans * pixels > MOST_SCANNED_PIXELS:
             raise UnreadableError(f"is a JPEG with {scans:,} scans, too many")
 
 
-def _is_plain(image: ImageFile.ImageFile) -> bool:
+def _is_plain(image: PillowFile) -> bool:
     return image.format == "PPM" and image.tile[0][0] == "ppm_plain"
 
 
-def _count_scans(file: str) -> int:
+def _count_scans(file: ImageFile) -> int:
     """The number of markers that start a scan; compressed pixels never contain these two bytes."""
     scans, last = 0, b""
-    with open(file, "rb") as stream:  # noqa: PTH123
+    with open_file(file) as stream:
         while block := stream.read(1 << 20):
             scans += (last + block).count(b"\xff\xda")
             last = block[-1:]
@@ -314,15 +315,10 @@ def _formats() -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _opened(file: str) -> Iterator[Image.Image]:
+def _opened(file: ImageFile) -> Iterator[Image.Image]:
     """The image in a file; whatever is wrong with it is an UnreadableError."""
     try:
-        status = os.stat(file)  # noqa: PTH116 - a Path for each of a million files is slow
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError("is not a file")
-        if status.st_size == 0:
-            raise UnreadableError("is empty")
-        with open(file, "rb") as stream, open_image(stream, file, _formats()) as image:  # noqa: PTH123
+        with open_file(file) as stream, open_image(stream, str(file), _formats()) as image:
             yield image
     except UnreadableError:
         raise

@@ -15,6 +15,7 @@ from rankingmatch.core.reading import BadFileError, read_bytes
 from rankingmatch.data.decode import CONVERT, FOREIGN, image_suffixes
 from rankingmatch.data.label_journal import PARTS, is_journal, parse_events, replay
 from rankingmatch.data.names import first_few
+from rankingmatch.data.shard_file import SHARDS
 
 __all__ = ["HELD_OUT", "FolderScanner", "csv_rows", "describe_others"]
 
@@ -46,7 +47,7 @@ class FolderScanner:
                 continue
             if not entry.is_dir():
                 loose += [entry.name] if _is_image_name(entry.name) else []
-                self.others.update({_ending(entry.name)} & FOREIGN)
+                self.others.update({_ending(entry.name)} & (FOREIGN | SHARDS))
                 continue
             if entry.is_symlink() and self._overlaps(os.path.realpath(entry.path)):
                 self.notes.append(
@@ -69,8 +70,11 @@ class FolderScanner:
     def labels_from_csv(self, table: Path) -> dict[str, list[tuple[str, str]]]:
         """All images of the folder with the labels in a CSV file, for each part: "train", and "test" if it has any."""
         self.table = os.fspath(table)
-        reserved = [f"{name}{os.sep}" for name in HELD_OUT]
-        files = [file for file in self.images(self.root) if not any(map(file.startswith, reserved))]
+        reserved = tuple(f"{name}{os.sep}" for name in HELD_OUT)
+        return self.labeled_by(table, [file for file in self.images(self.root) if not file.startswith(reserved)])
+
+    def labeled_by(self, table: Path, files: list[str]) -> dict[str, list[tuple[str, str]]]:
+        """Files, relative to the root, with their labels in a CSV file, for each part."""
         content = _content(table)
         if is_journal(content):
             events = replay(parse_events(content, table)[0])

@@ -1,4 +1,4 @@
-"""A folder of images: read into a cache once, with settings that follow from what it holds."""
+"""A folder of images, or shards: read into a cache once, with settings that follow from what it holds."""
 
 import logging
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from rankingmatch.data.decode import Header, UnreadableError, decode_files, read
 from rankingmatch.data.folder_contents import FolderContents, scan_folder
 from rankingmatch.data.folder_scanner import describe_others
 from rankingmatch.data.formats import Chunk, DatasetStream
+from rankingmatch.data.image_files import ImageFile
 from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.data.progress import Progress, no_progress, under_way
@@ -34,7 +35,7 @@ ENOUGH_LABELS = 10  # labels per class from which on some are held out for valid
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """A folder of images, scanned; a `Source`.
+    """A folder of images, or shards, scanned; a `Source`.
 
     Attributes
     ----------
@@ -49,12 +50,12 @@ class ImageFolder:
 
     @property
     def name(self) -> str:
-        """The absolute path of the folder."""
+        """The absolute path of the folder or shard."""
         return str(self.contents.root)
 
     @property
     def title(self) -> str:
-        """The name of the folder."""
+        """The name of the folder or shard."""
         return self.contents.root.name
 
     @property
@@ -174,7 +175,7 @@ class ImageFolder:
 
 
 def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> ImageFolder:
-    """Scan a folder, and read the headers of some of its training images."""
+    """Scan a folder or shards, and read the headers of some of the training images."""
     contents = scan_folder(root, unlabeled, labels_csv)
     files = contents.parts["train"]
     headers = []
@@ -231,7 +232,7 @@ def _chunks(
 ) -> Iterator[Chunk]:
     """All images, part by part; at the end, `notes` has the skipped files and those that are in two parts."""
     total, done = sum(map(len, contents.parts.values())), 0
-    seen: dict[str, list[tuple[int, str]]] = {}  # checksums of the pixels
+    seen: dict[str, list[tuple[int, ImageFile]]] = {}  # checksums of the pixels
     for part, files in contents.parts.items():
         label_of = {contents.path(file): label for file, label in files}
         found = seen.setdefault(part, [])
@@ -285,10 +286,10 @@ def _checksum(image: np.ndarray) -> int:
     return hash(image.tobytes())  # 64 bits, and twice as fast as the fastest checksum of hashlib
 
 
-def _relative(contents: FolderContents, path: str) -> str:
-    """A path as the contents list it."""
-    return path.removeprefix(f"{contents.root}/")
+def _relative(contents: FolderContents, path: ImageFile) -> str:
+    """A file as the contents list it."""
+    return str(path).removeprefix(f"{contents.root}/")
 
 
-def _shown(contents: FolderContents, path: str) -> str:
+def _shown(contents: FolderContents, path: ImageFile) -> str:
     return printable(_relative(contents, path))

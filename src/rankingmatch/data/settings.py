@@ -40,7 +40,10 @@ class DataSettings:
         path=True,
     )
     unlabeled: str | None = option(
-        None, "A folder of unlabeled images, in addition to the images of a folder.", kind="source", path=True
+        None,
+        "A folder of unlabeled images, or shards, in addition to the images of a folder.",
+        kind="source",
+        path=True,
     )
     labels_csv: str | None = option(
         None,

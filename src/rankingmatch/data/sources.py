@@ -1,4 +1,4 @@
-"""Where images come from: a dataset known by name, or a folder."""
+"""Where images come from: a dataset known by name, a folder, or shards."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,19 +8,20 @@ from rankingmatch.data.benchmarks import BENCHMARKS
 from rankingmatch.data.dataset import Dataset
 from rankingmatch.data.image_folder import read_folder
 from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data.shards import is_sharded
 
-__all__ = ["Source", "dataset_title", "find_source", "is_benchmark"]
+__all__ = ["Source", "dataset_title", "find_source", "is_benchmark", "is_place"]
 
 
 class Source(Protocol):
-    """Where images come from: a dataset known by name, or a folder.
+    """Where images come from: a dataset known by name, a folder, or shards.
 
     A source knows what it holds before images are read. `find_source` makes one.
     """
 
     @property
     def name(self) -> str:
-        """The dataset in a configuration: its name, or the absolute path of the folder."""
+        """The dataset in a configuration: its name, or the absolute path of the folder or shard."""
 
     @property
     def title(self) -> str:
@@ -52,7 +53,7 @@ class Source(Protocol):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of images."""
+        """Whether it is a folder of images, or shards."""
 
     def preset(self, image_size: int | None = None) -> dict[str, Any]:
         """Return the settings it brings.
@@ -102,16 +103,16 @@ class Source(Protocol):
 
 
 def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | None = None) -> Source:
-    """Find the dataset called `name`, or else the folder at that path, which is scanned once.
+    """Find the dataset called `name`, or else the folder or shard at that path, which is scanned once.
 
     Parameters
     ----------
     name
-        A name in `BENCHMARKS`, or the path of a folder; ``./name`` is always a folder.
+        A name in `BENCHMARKS`, or the path of a folder or of a shard; ``./name`` is always a path.
     unlabeled
-        Another folder with unlabeled images; only with a folder.
+        Another folder with unlabeled images, or shards; only with a folder or shards.
     labels_csv
-        A CSV file with the labels of the folder's images; only with a folder.
+        A CSV file with the labels of the images; only with a folder or shards.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | No
     ConfigError
         If there is neither such a dataset nor such a folder.
     DataError
-        If the folder cannot be used.
+        If the folder or a shard cannot be used.
     """
     _require_dataset(name)
     if not is_benchmark(name):
@@ -135,8 +136,13 @@ def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | No
     return BENCHMARKS[name]
 
 
+def is_place(name: str) -> bool:
+    """Whether there is a folder or a shard at a path."""
+    return Path(name).is_dir() or is_sharded(Path(name))
+
+
 def is_benchmark(name: str) -> bool:
-    """Whether a name is that of a dataset; any other name is the path of a folder."""
+    """Whether a name is that of a dataset; any other name is a path."""
     return name in BENCHMARKS
 
 
@@ -157,11 +163,13 @@ def dataset_title(name: str) -> str:
 
 
 def _require_dataset(name: str) -> None:
-    """Raise ConfigError if there is neither such a dataset nor such a folder."""
+    """Raise ConfigError if there is neither such a dataset nor such a folder or shard."""
     if not name:
         raise ConfigError(f"{setting('data')} is empty; give a dataset or a folder of images")
-    if is_benchmark(name) or Path(name).is_dir():
+    if is_benchmark(name) or is_place(name):
         return
+    if Path(name).is_file():
+        raise ConfigError(f"{name} is a file; give a folder of images, or a shard, whose name ends in .tar or .parquet")
     if Path(name).name != name:
         raise ConfigError(f"there is no folder {name}")
     raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")

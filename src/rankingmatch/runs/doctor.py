@@ -38,7 +38,8 @@ EXTRAS = {
     "timm": "the networks of timm",
     "figures": "report figures as files, learning curves",
     "tensorboard": "write TensorBoard logs",
-    "ray": "many runs, or predictions of many files, on a cluster",
+    "shards": "images in Parquet files",
+    "ray": "many runs, predictions of many files, or banks of views, on a cluster",
     "notebooks": "the example notebooks",
 }
 

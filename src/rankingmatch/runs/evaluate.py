@@ -18,7 +18,7 @@ from rankingmatch.core.metrics import (
     confusion_matrix,
     error_rate,
 )
-from rankingmatch.data import BENCHMARKS, Images, labeled_files
+from rankingmatch.data import BENCHMARKS, ImageFile, Images, is_place, labeled_files
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, plan_of
@@ -42,8 +42,9 @@ def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: s
     run
         A finished run.
     dataset
-        A dataset or folder with test images; a folder has them in test/, or in class folders, and those that were used
-        in training are left out. By default the test images of the run, or its validation images if there are none.
+        A dataset, folder or shards with test images; a folder has them in test/, or in class folders, and those that
+        were used in training are left out. By default the test images of the run, or its validation images if there
+        are none.
     best
         Whether to use the weights with the lowest validation error, instead of the last ones.
     device
@@ -60,7 +61,7 @@ def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: s
     config = run.config()
     chosen = config.device(device)
     model, info = run.load_model(chosen, best=best)
-    if dataset and dataset not in BENCHMARKS and Path(dataset).is_dir():
+    if dataset and dataset not in BENCHMARKS and is_place(dataset):
         part, left_out, files, labels = _unseen_files(run, Path(dataset), info)
         probabilities, truth = _predict_files(model, info, files, labels, chosen)
     else:
@@ -108,7 +109,7 @@ def _held_out_images(run: Run, config: Config, info: ModelInfo) -> tuple[str, Im
     return part, images
 
 
-def _unseen_files(run: Run, folder: Path, info: ModelInfo) -> tuple[str, int, list[str], list[int]]:
+def _unseen_files(run: Run, folder: Path, info: ModelInfo) -> tuple[str, int, list[ImageFile], list[int]]:
     """The files of a folder that were not used in training, or else those for validation, with their labels.
 
     The other two values are what these images are, and the number of the others.
@@ -139,7 +140,7 @@ def _unseen_files(run: Run, folder: Path, info: ModelInfo) -> tuple[str, int, li
 
 
 def _predict_files(
-    model: nn.Module, info: ModelInfo, files: list[str], labels: list[int], device: torch.device
+    model: nn.Module, info: ModelInfo, files: list[ImageFile], labels: list[int], device: torch.device
 ) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities and labels of the files that can be read."""
     label_of = dict(zip(files, labels, strict=True))

@@ -39,7 +39,7 @@ from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
 from rankingmatch.runs.recorder import Recorder
 from rankingmatch.runs.tensorboard import require_tensorboard
-from rankingmatch.training.banks import make_bank
+from rankingmatch.training.banks import Computer, computed_here, make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.records import Record
 from rankingmatch.training.snapshot import share_state
@@ -130,8 +130,11 @@ class Job:
         return ModelInfo(network, self.split.classes, channels, height, width, crop=crop)
 
 
-def start(run: Run, plan: Plan, progress: Progress = no_progress) -> Job:
-    """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new."""
+def start(run: Run, plan: Plan, progress: Progress = no_progress, bank_computer: Computer = computed_here) -> Job:
+    """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new.
+
+    `bank_computer` may compute a bank elsewhere.
+    """
     config = plan.config
     device = on_all_processes(lambda: _prepare_device(config))
     split = first_on_each_machine(lambda: load_split(plan, progress))
@@ -142,7 +145,7 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress) -> Job:
     if config.execution.compile:
         on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile(dynamic=False)  # the steps of a run have the same few shapes
-    state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress))
+    state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
     lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
     if state.step == 0 and config.network.initial_head == "fitted":
         from rankingmatch.training.initial_head import start_head  # scikit-learn takes a second to import

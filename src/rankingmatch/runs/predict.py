@@ -16,7 +16,7 @@ from torch import nn
 from rankingmatch.core.atomic import create_directory_beside, unused_path
 from rankingmatch.core.csv_files import file_cell, row_writer, text_cell
 from rankingmatch.core.errors import ConfigError, DataError, setting
-from rankingmatch.data import decode_files, first_few, images_below, printable
+from rankingmatch.data import ImageFile, decode_files, first_few, images_below, is_place, printable
 from rankingmatch.data.names import folder_names
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
@@ -24,7 +24,7 @@ from rankingmatch.runs.model import ModelInfo
 
 __all__ = ["FilePredictions", "csv_writer", "image_files", "json_writer", "predict_files", "write_predictions"]
 
-Writer = Callable[[str, np.ndarray], None]  # takes a file and its (classes,) probabilities
+Writer = Callable[[ImageFile, np.ndarray], None]  # takes a file and its (classes,) probabilities
 
 
 class FilePredictions(NamedTuple):
@@ -40,13 +40,13 @@ class FilePredictions(NamedTuple):
         The files that are not images, each with the reason.
     """
 
-    files: tuple[str, ...]
+    files: tuple[ImageFile, ...]
     probabilities: np.ndarray
-    skipped: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[ImageFile, str], ...]
 
 
 def predict_files(
-    model: nn.Module, info: ModelInfo, files: Iterable[str], device: torch.device, count: int = 0
+    model: nn.Module, info: ModelInfo, files: Iterable[ImageFile], device: torch.device, count: int = 0
 ) -> Iterator[FilePredictions]:
     """Predict image files in order, batch by batch.
 
@@ -55,7 +55,7 @@ def predict_files(
     model, info
         A trained model, as `load_model` returns it.
     files
-        Paths of images; they are resized like the training images.
+        Paths of images, or images in shards; they are resized like the training images.
     device
         Where to compute.
     count
@@ -69,14 +69,14 @@ def predict_files(
         yield FilePredictions(chunk.files, probabilities, chunk.bad)
 
 
-def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Iterator[str]:
-    """The given files, and all images below the given folders; `-` stands for the names on standard input."""
+def image_files(names: Iterable[str], standard_input: Iterable[str] = ()) -> Iterator[ImageFile]:
+    """The given files, and all images in the given shards and folders; `-` stands for the names on standard input."""
     for name in names:
         if name == "-":
             yield from standard_input
         elif not name:
             raise DataError("the name of an image or folder is empty; give another one")
-        elif Path(name).is_dir():
+        elif is_place(name):
             yield from images_below(Path(name))
         elif os.path.lexists(name):
             yield name
@@ -105,14 +105,14 @@ def _name(name: bytes, in_lines: bool, first: bool) -> Iterator[str]:
 
 def write_predictions(
     batches: Iterable[FilePredictions], writers: Iterable[Writer]
-) -> tuple[int, list[tuple[str, str]]]:
+) -> tuple[int, list[tuple[ImageFile, str]]]:
     """Pass every prediction to every writer; returns the number of images, and the skipped files with the reasons.
 
     Raises DataError if more than half of the files are skipped.
     """
     writers = tuple(writers)
     count = 0
-    skipped: list[tuple[str, str]] = []
+    skipped: list[tuple[ImageFile, str]] = []
     for batch in batches:
         for file, probabilities in zip(batch.files, batch.probabilities, strict=True):
             for write in writers:
@@ -131,43 +131,46 @@ def write_predictions(
     return count, skipped
 
 
-def describe_skipped(skipped: list[tuple[str, str]]) -> str:
+def describe_skipped(skipped: list[tuple[ImageFile, str]]) -> str:
     """The first skipped files and the reasons, on one line."""
     return first_few([f"{file} {reason}" for file, reason in skipped])
 
 
 def csv_writer(
-    file: IO[str], classes: tuple[str, ...], *, probabilities: bool, show: Callable[[str], str] = str
+    output: IO[str], classes: tuple[str, ...], *, probabilities: bool, show: Callable[[str], str] = str
 ) -> Writer:
     """Write CSV rows of file, label and confidence, optionally with the probability of every class.
 
     Names that a spreadsheet would take for formulas are changed as `text_cell` and `file_cell` do it; on a terminal,
     `show` makes them printable.
     """
-    write_row, names = row_writer(file), [show(text_cell(name)) for name in classes]
+    write_row, names = row_writer(output), [show(text_cell(name)) for name in classes]
     write_row(["file", "label", "confidence", *(names if probabilities else ())])
 
-    def write(name: str, values: np.ndarray) -> None:
+    def write(file: ImageFile, values: np.ndarray) -> None:
         others = (f"{value:.6f}" for value in values) if probabilities else ()
-        write_row([show(file_cell(name)), names[int(values.argmax())], f"{values.max():.6f}", *others])
+        write_row([show(file_cell(str(file))), names[int(values.argmax())], f"{values.max():.6f}", *others])
 
     return write
 
 
-def json_writer(file: IO[str], classes: tuple[str, ...], *, probabilities: bool) -> Writer:
+def json_writer(output: IO[str], classes: tuple[str, ...], *, probabilities: bool) -> Writer:
     """Write a JSON object per line with file, label and confidence, optionally with the probabilities by class."""
 
-    def write(name: str, values: np.ndarray) -> None:
-        row = {"file": name, "label": classes[int(values.argmax())], "confidence": round(float(values.max()), 6)}
+    def write(file: ImageFile, values: np.ndarray) -> None:
+        row = {"file": str(file), "label": classes[int(values.argmax())], "confidence": round(float(values.max()), 6)}
         others = {"probabilities": dict(zip(classes, values.round(6).tolist(), strict=True))} if probabilities else {}
-        file.write(json.dumps({**row, **others}) + "\n")
+        output.write(json.dumps({**row, **others}) + "\n")
 
     return write
 
 
 @contextmanager
 def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> Iterator[Writer]:
-    """Copy or link the images into a folder for each class; the directory appears when it is complete."""
+    """Copy or link the images into a folder for each class; the directory appears when it is complete.
+
+    Images in shards are always copied.
+    """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{setting('sort_into')} {directory} exists and is not empty; choose another directory")
     if directory.resolve() == Path.cwd():  # it is replaced by the complete directory, so nobody may be in it
@@ -175,14 +178,16 @@ def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> I
     temporary = create_directory_beside(directory)
     folders = folder_names(classes)
 
-    def write(name: str, values: np.ndarray) -> None:
+    def write(file: ImageFile, values: np.ndarray) -> None:
         folder = temporary / folders[int(values.argmax())]
         folder.mkdir(exist_ok=True)
-        target = unused_path(folder / Path(name).name)
-        if link:
-            target.symlink_to(Path(name).resolve())
+        target = unused_path(folder / Path(str(file)).name)
+        if not isinstance(file, str):
+            target.write_bytes(file.read())
+        elif link:
+            target.symlink_to(Path(file).resolve())
         else:
-            shutil.copy2(name, target)
+            shutil.copy2(file, target)
 
     try:
         yield write

@@ -5,29 +5,27 @@ predicted again.
 """
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from rankingmatch.core.errors import RankingMatchError, RunError
+from rankingmatch.core.errors import RankingMatchError
 from rankingmatch.core.import_path import trust_files
 from rankingmatch.data.decode import files_at_once
+from rankingmatch.data.image_files import ImageFile
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import FilePredictions, predict_files
 from rankingmatch.runs.ray_connection import ray_connection
+from rankingmatch.runs.ray_tasks import in_order, make_task
 
 __all__ = ["predict_on_ray"]
 
-RETRIES = 3  # of a piece whose worker is lost
 GROUPS = 8  # in a piece, of files that are decoded together
-AHEAD = 2  # pieces for each CPU that are under way or wait to be written
 
 Piece = list[FilePredictions] | RankingMatchError
 
@@ -35,7 +33,7 @@ Piece = list[FilePredictions] | RankingMatchError
 def predict_on_ray(
     run: Path,
     info: ModelInfo,
-    files: Iterable[str],
+    files: Iterable[ImageFile],
     *,
     best: bool = False,
     device: str | None = None,
@@ -52,7 +50,7 @@ def predict_on_ray(
     info
         Its model, as `load_model` returns it.
     files
-        Paths of images, as seen from the current directory.
+        Paths of images, as seen from the current directory, or images in shards.
     device
         The device on the machines of the cluster; with "cuda", each piece takes a GPU.
     count
@@ -65,35 +63,17 @@ def predict_on_ray(
     names, size = iter(files), GROUPS * files_at_once(info.shape)
     pieces = iter(lambda: list(islice(names, size)), [])
     with ray_connection(address) as ray:
-        gpus = 1 if (device or "").startswith("cuda") else 0
-        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, retry_exceptions=False)(_predict)
-        most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        task = make_task(ray, _predict, device or "")
         started = (task.remote(run, best, device, count, piece, Path.cwd(), trust) for piece in pieces)
-        pending = deque(islice(started, most))
-        while pending:
-            answer = _answer(ray, pending.popleft())
-            pending.extend(islice(started, 1))
-            yield from answer
-
-
-def _answer(ray: Any, reference: Any) -> list[FilePredictions]:
-    """The predictions of a piece; raises the error of its worker."""
-    try:
-        piece: Piece = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        raise RunError(f"a worker failed: {error.cause}") from error
-    except ray.exceptions.RayError as error:
-        raise RunError(f"a piece was lost {RETRIES + 1} times, possibly for lack of memory ({error})") from error
-    if isinstance(piece, RankingMatchError):
-        raise piece
-    return piece
+        for batches in in_order(ray, started):
+            yield from batches
 
 
 # --- in a worker --------------------------------------------------------------------------------------------
 
 
 def _predict(
-    run: Path, best: bool, device: str | None, count: int, files: list[str], directory: Path, trust: bool
+    run: Path, best: bool, device: str | None, count: int, files: list[ImageFile], directory: Path, trust: bool
 ) -> Piece:
     """The predictions of some files, named as seen from a directory; a user's mistake is returned, not raised."""
     os.chdir(directory)

@@ -1,9 +1,11 @@
 """A connection to a Ray cluster, or a cluster on this machine alone."""
 
 import os
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO
 
 from rankingmatch.core.errors import ConfigError, first_line, setting
 
@@ -12,12 +14,12 @@ __all__ = ["import_ray", "ray_connection"]
 STORE = 100 * 2**20  # bytes: only settings and results pass through it
 
 
-def import_ray() -> Any:
-    """Ray; ConfigError if it is not installed."""
+def import_ray(option: str = "on") -> Any:
+    """Ray; ConfigError, which names the option that needs it, if it is not installed."""
     try:
         import ray
     except ImportError as error:
-        raise ConfigError(f"{setting('on')} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
+        raise ConfigError(f"{setting(option)} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
     return ray
 
 
@@ -34,6 +36,22 @@ def ray_connection(address: str | None) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise ConfigError(f"{setting('ray_address')} {address}: there is no cluster ({first_line(error)})") from error
     try:
-        yield ray
+        with redirect_stdout(WithoutRay(sys.stdout)):
+            yield ray
     finally:
         ray.shutdown()
+
+
+class WithoutRay:
+    """Standard output, without what Ray's threads print there about lost workers, which goes to standard error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text where it belongs."""
+        from_ray = threading.current_thread().name.startswith("ray_")
+        return (sys.stderr if from_ray else self._stream).write(text)

@@ -3,17 +3,17 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import BENCHMARKS, ImageFolder, printable
+from rankingmatch.data import BENCHMARKS, ImageFile, ImageFolder, printable
+from rankingmatch.data.image_files import UnreadableError, file_size, open_file
 from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
 
 __all__ = ["roles_in_training"]
 
 
-def roles_in_training(run: Run, files: Sequence[str]) -> dict[str, str] | None:
+def roles_in_training(run: Run, files: Sequence[ImageFile]) -> dict[ImageFile, str] | None:
     """What a run has used files for: "labeled", "unlabeled" or "validation"; a file that it has not used is missing.
 
     A copy counts as the same file. Returns None if that is not known, because the folder of the run is not there.
@@ -23,7 +23,7 @@ def roles_in_training(run: Run, files: Sequence[str]) -> dict[str, str] | None:
     run
         A run.
     files
-        Paths of image files.
+        Image files.
     """
     config = run.config()
     if config.dataset in BENCHMARKS:
@@ -34,8 +34,8 @@ def roles_in_training(run: Run, files: Sequence[str]) -> dict[str, str] | None:
         return None
     assert isinstance(source, ImageFolder)
     used = dict(_used_files(run, source))
-    real = {os.path.realpath(path): role for path, role in used.items()}
-    roles = {file: real[path] for file in files if (path := os.path.realpath(file)) in real}
+    real = {os.path.realpath(str(path)): role for path, role in used.items()}
+    roles = {file: real[path] for file in files if (path := os.path.realpath(str(file))) in real}
     others = [file for file in files if file not in roles]
     sizes = {size for file in others if (size := _size(file)) is not None}
     copied = {_digest(path): role for path, role in used.items() if _size(path) in sizes}
@@ -43,8 +43,8 @@ def roles_in_training(run: Run, files: Sequence[str]) -> dict[str, str] | None:
     return {**roles, **{file: role for file, role in known.items() if role is not None}}
 
 
-def _used_files(run: Run, source: ImageFolder) -> Iterator[tuple[str, str]]:
-    """The paths of the training and validation images of a folder, each with its role."""
+def _used_files(run: Run, source: ImageFolder) -> Iterator[tuple[ImageFile, str]]:
+    """The files of the training and validation images of a folder, each with its role."""
     contents = source.contents
     yield from ((contents.path(file), "validation") for file, _ in contents.parts.get("validation", ()))
     rows = run.split_rows()
@@ -58,17 +58,17 @@ def _used_files(run: Run, source: ImageFolder) -> Iterator[tuple[str, str]]:
         yield contents.path(file), role
 
 
-def _size(file: str) -> int | None:
+def _size(file: ImageFile) -> int | None:
     try:
-        return Path(file).stat().st_size
+        return file_size(file)
     except OSError:
         return None
 
 
-def _digest(file: str) -> bytes:
+def _digest(file: ImageFile) -> bytes:
     """The checksum of a file; of one that cannot be read, of its name."""
     try:
-        with Path(file).open("rb") as stream:
+        with open_file(file) as stream:
             return hashlib.file_digest(stream, "sha256").digest()
-    except OSError:
-        return os.fsencode(file)
+    except (OSError, UnreadableError):
+        return os.fsencode(str(file))

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
-from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.import_path import trust as trust_names
-from rankingmatch.data import Progress, no_progress
+from rankingmatch.data import Progress, is_place, no_progress
 from rankingmatch.runs.budget import plan_within
 from rankingmatch.runs.config import (
     Config,
@@ -23,8 +24,10 @@ from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import choose_display
 from rankingmatch.runs.inspect import write_job_report
 from rankingmatch.runs.job import Display, Job, start, train_job
+from rankingmatch.runs.ray_connection import import_ray
+from rankingmatch.training.banks import Computer, computed_here
 
-__all__ = ["Request", "prepare", "train", "train_run"]
+__all__ = ["Request", "find_bank_computer", "prepare", "train", "train_run"]
 
 
 def train(
@@ -37,6 +40,8 @@ def train(
     report: bool = True,
     verbose: bool = False,
     trust: bool = False,
+    bank_on: str = "here",
+    ray_address: str | None = None,
     **settings: Any,
 ) -> Run:
     """Train a classifier and save it, with its history and a report, in a run directory.
@@ -44,7 +49,7 @@ def train(
     Parameters
     ----------
     data
-        The name of a dataset, such as "digits", or a folder of images.
+        The name of a dataset, such as "digits", or a folder of images, or shards.
     method
         The name of a method, or ``package.module:Class``; by default "rankingmatch-bm", or "softmatch" where a
         pretrained network is fine-tuned on photographs.
@@ -61,6 +66,11 @@ def train(
         Whether to show the progress.
     trust
         Whether a run that is resumed may import a method or network that its files name, but that is not given here.
+    bank_on
+        Where the frozen part of a network is computed for the views of all images, if there is one: "here" in this
+        process, or "ray" on a Ray cluster.
+    ray_address
+        The address of the cluster; without one, this machine becomes a cluster.
     **settings
         Any option of ``rankingmatch train``, such as ``labels=40`` or ``threshold=0.9``.
 
@@ -81,11 +91,26 @@ def train(
     >>> run.result().test_error  # doctest: +SKIP
     """
     request = Request(str(data), method, None if out is None else Path(out), resume, minutes, settings, trust)
+    computer = find_bank_computer(bank_on, ray_address)
     with process_group():
         run, plan = prepare(request)
         if from_first_process(lambda: not run.is_finished()):
-            train_run(run, plan, choose_display(quiet=not verbose), report=report)
+            train_run(run, plan, choose_display(quiet=not verbose), report=report, bank_computer=computer)
     return run
+
+
+def find_bank_computer(on: str, ray_address: str | None) -> Computer:
+    """How to compute a bank: "here", or on "ray"; raises ConfigError if that is impossible."""
+    if on not in ("here", "ray"):
+        raise unknown_name(f"value for {setting('bank_on')}", on, ("here", "ray"))
+    if on == "ray":
+        from rankingmatch.runs.banks_on_ray import banks_on_ray
+
+        import_ray("bank_on")
+        return partial(banks_on_ray, ray_address)
+    if ray_address is not None:
+        raise ConfigError(f"{setting('ray_address')} needs {setting('bank_on')} ray")
+    return computed_here
 
 
 @dataclass(frozen=True)
@@ -125,9 +150,10 @@ def train_run(
     report: bool = True,
     progress: Progress = no_progress,
     before: Callable[[Job], None] = lambda job: None,
+    bank_computer: Computer = computed_here,
 ) -> None:
     """Train a run to its end and write its report; `before` is called when everything is ready to start."""
-    job = start(run, plan, progress)
+    job = start(run, plan, progress, bank_computer)
     before(job)
     try:
         train_job(job, display if is_first() else None)
@@ -185,7 +211,7 @@ def _resumed_config(config: Config, request: Request) -> Config:
         raise ConfigError(f"{setting('minutes')} is for a new run; remove it, and the run resumes as it was planned")
     given = absolute_paths(request.settings)
     data = request.data
-    if data is not None and Path(data).is_dir() and data != config.dataset:
+    if data is not None and is_place(data) and data != config.dataset:
         data = str(Path(data).resolve())
     execution = {name: given.pop(name) for name in options_of_kind("execution", "run") if name in given}
     known = {**config.settings(), "data": config.dataset, "method": config.method}

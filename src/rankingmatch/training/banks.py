@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,15 +19,94 @@ from rankingmatch.networks import Classifier, to_tensor
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.state import State
 
-__all__ = ["make_bank", "measure_views", "noise_bank"]
+__all__ = [
+    "AT_ONCE",
+    "Compute",
+    "Computer",
+    "Frozen",
+    "View",
+    "computed_here",
+    "make_bank",
+    "measure_views",
+    "noise_bank",
+]
 
 AT_ONCE = 64  # images
 MANY = 1_000_000  # images: enough for ONNX Runtime
 FORMAT = 1  # of a bank, part of its key
-Compute = Callable[[Tensor], np.ndarray]
 
 
-def make_bank(state: State, split: Split, settings: ViewSettings, progress: Progress = no_progress) -> Bank | None:
+@dataclass(frozen=True)
+class View:
+    """A view of images for a bank, as a function of their position; without a policy, the images themselves."""
+
+    name: str
+    index: int = 0
+    policy: Policy | None = None
+
+    def apply(self, images: Tensor, start: int) -> Tensor:
+        """The views of a batch. The draws depend on the position of its first image and on the view alone."""
+        if self.policy is None:
+            return images
+        generator = torch_generator(self.index, Purpose.BANK, start, sum(self.name.encode()))
+        height, width = images.shape[2:]
+        return self.policy.apply(images, self.policy.draw(len(images), height, width, generator))
+
+
+class Frozen:
+    """The frozen part of a network as a function, in ONNX Runtime if so many images are worth it.
+
+    Its outputs depend on the model, the device and the count alone: a copy in another process computes the same.
+
+    Parameters
+    ----------
+    model
+        The model.
+    device
+        Where it is.
+    count
+        For how many images it will be computed.
+    """
+
+    def __init__(self, model: Classifier, device: torch.device, count: int) -> None:
+        self.device = device
+        self._lower = accelerated(_Lower(model).eval(), count)
+        self._arguments = model, device, count
+
+    def __reduce__(self) -> tuple[type["Frozen"], tuple[Classifier, torch.device, int]]:
+        return Frozen, self._arguments  # a converted network cannot be copied
+
+    @torch.no_grad()
+    def maps(self, images: Tensor) -> np.ndarray:
+        """The maps of some images."""
+        maps: np.ndarray = self._lower(images).cpu().numpy()
+        return maps
+
+    def batches(self, view: View, images: np.ndarray, first: int = 0) -> Iterator[np.ndarray]:
+        """The maps of a view of images, batch by batch, where the first image has the position `first`."""
+        for start in range(0, len(images), AT_ONCE):
+            batch = to_tensor(images[start : start + AT_ONCE], self.device)
+            yield self.maps(view.apply(batch, first + start))
+
+
+# How the batches of an array are computed, in order: here (`Frozen.batches`), or on other machines, which are connected
+# for as long as a bank is made.
+Compute = Callable[[Frozen, View, np.ndarray], Iterator[np.ndarray]]
+Computer = Callable[[], AbstractContextManager[Compute]]
+
+
+def computed_here() -> AbstractContextManager[Compute]:
+    """Compute a bank in this process."""
+    return nullcontext(Frozen.batches)
+
+
+def make_bank(
+    state: State,
+    split: Split,
+    settings: ViewSettings,
+    progress: Progress = no_progress,
+    computer: Computer = computed_here,
+) -> Bank | None:
     """The bank of a state, computed or read from the cache; None if the whole network is trained.
 
     It depends on the images, the frozen weights and the settings of the views, but not on the seed: runs share it.
@@ -33,24 +114,32 @@ def make_bank(state: State, split: Split, settings: ViewSettings, progress: Prog
     """
     if not state.model.takes_maps:
         return None
+    with computer() as compute:
+        return _make_bank(state, split, settings, progress, compute)
+
+
+def _make_bank(state: State, split: Split, settings: ViewSettings, progress: Progress, compute: Compute) -> Bank:
     names = sorted({*state.objective.method.labeled_views, *state.objective.method.unlabeled_views})
-    compute = _frozen_function(state, len(names) * settings.bank_views * len(split.images))
+    views = [View(name, index, state.views[name]) for index in range(settings.bank_views) for name in names]
+    evaluated = sum(len(part) for part in (split.validation, split.test) if part is not None)
+    frozen = Frozen(state.ema, state.device, len(views) * len(split.images) + evaluated)
     files = [
-        BankFile(f"{name}-{index}", len(split.images), _views(state, compute, split.images, name, index))
-        for index in range(settings.bank_views)
-        for name in names
+        BankFile(f"{view.name}-{view.index}", len(split.images), partial(compute, frozen, view, split.images))
+        for view in views
     ]
     arrays = read_bank(bank_directory(_key(state, split.images, settings)), files, progress)
-    views = {name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}
-    evaluated = (_evaluated(state, compute, part, progress) for part in (split.validation, split.test))
-    return Bank(views, *evaluated)
+    found = {name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}
+    parts = (_evaluated(state, frozen, compute, part, progress) for part in (split.validation, split.test))
+    return Bank(found, *parts)
 
 
-def _evaluated(state: State, compute: Compute, part: Images | None, progress: Progress) -> np.ndarray | None:
+def _evaluated(
+    state: State, frozen: Frozen, compute: Compute, part: Images | None, progress: Progress
+) -> np.ndarray | None:
     """The maps of images that are evaluated, without augmentation."""
     if part is None:
         return None
-    file = BankFile("unchanged", len(part), _unchanged(state, compute, part.images))
+    file = BankFile("unchanged", len(part), partial(compute, frozen, View("unchanged"), part.images))
     return read_bank(bank_directory(_key(state, part.images)), [file], progress)["unchanged"]
 
 
@@ -58,7 +147,7 @@ def noise_bank(state: State, split: Split) -> Bank | None:
     """A bank of noise with the right shapes, to measure the time of a step; None if the whole network is trained."""
     if not state.model.takes_maps:
         return None
-    shape = _frozen_function(state, 1)(to_tensor(split.images[:1], state.device)).shape[1:]
+    shape = Frozen(state.ema, state.device, 1).maps(to_tensor(split.images[:1], state.device)).shape[1:]
     noise = np.random.default_rng(0).random((len(split.images), *shape)).astype(np.float16)
     method = state.objective.method
     views = {name: [noise] for name in (*method.labeled_views, *method.unlabeled_views)}
@@ -69,41 +158,15 @@ def noise_bank(state: State, split: Split) -> Bank | None:
 def measure_views(state: State, split: Split) -> float:
     """The seconds that one view of each kind takes for an image, measured on a batch after another to warm up."""
     method = state.objective.method
-    compute = _frozen_function(state, MANY)
+    frozen = Frozen(state.ema, state.device, MANY)
     seconds = 0.0
     for name in {*method.labeled_views, *method.unlabeled_views}:
-        batches = _views(state, compute, split.images, name, 0)()
+        batches = frozen.batches(View(name, 0, state.views[name]), split.images)
         next(batches)
         started = time.perf_counter()
         count = len(next(batches))
         seconds += (time.perf_counter() - started) / count
     return seconds
-
-
-def _views(
-    state: State, compute: Compute, images: np.ndarray, name: str, index: int
-) -> Callable[[], Iterator[np.ndarray]]:
-    """The maps of one view of every image. The draws of a batch depend on its position and the view alone."""
-    policy: Policy = state.views[name]
-
-    def batches() -> Iterator[np.ndarray]:
-        for start in range(0, len(images), AT_ONCE):
-            batch = to_tensor(images[start : start + AT_ONCE], state.device)
-            height, width = batch.shape[2:]
-            generator = torch_generator(index, Purpose.BANK, start, sum(name.encode()))
-            yield compute(policy.apply(batch, policy.draw(len(batch), height, width, generator)))
-
-    return batches
-
-
-def _unchanged(state: State, compute: Compute, images: np.ndarray) -> Callable[[], Iterator[np.ndarray]]:
-    """The maps of every image, without augmentation."""
-
-    def batches() -> Iterator[np.ndarray]:
-        for start in range(0, len(images), AT_ONCE):
-            yield compute(to_tensor(images[start : start + AT_ONCE], state.device))
-
-    return batches
 
 
 class _Lower(nn.Module):
@@ -115,18 +178,6 @@ class _Lower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.model.maps(images)
-
-
-def _frozen_function(state: State, count: int) -> Compute:
-    """The frozen part of the network as a function; `count` images are to be expected."""
-    lower = accelerated(_Lower(state.ema).eval(), count)
-
-    @torch.no_grad()
-    def compute(images: Tensor) -> np.ndarray:
-        maps: np.ndarray = lower(images).cpu().numpy()
-        return maps
-
-    return compute
 
 
 def _key(state: State, images: np.ndarray, settings: ViewSettings | None = None) -> str:

@@ -1,0 +1,100 @@
+"""Two machines in one: network namespaces with an address each, connected by a virtual cable."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+PORT = 29500
+IP = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A network namespace, the end of the cable in it, and its address."""
+
+    name: str
+    interface: str
+    address: str
+
+    def start(self, *command: str | Path, first: "Machine", log: Path) -> "subprocess.Popen[bytes]":
+        """`torchrun -m COMMAND…` with one process on each of two machines, of which `first` has the store."""
+        options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "x", "--rdzv-backend", "c10d"]
+        options += ["--rdzv-endpoint", f"{first.address}:{PORT}", "--local-addr", self.address]
+        options += ["--rdzv-conf", f"is_host={int(self == first)}"]  # by its name, it could not know
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        run = [str(IP), "netns", "exec", self.name, sys.executable, "-m", "torch.distributed.run"]
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [*run, *options, "-m", *map(str, command)],
+                env={**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": self.interface},
+                stdout=output,
+                stderr=output,
+            )
+
+    def processes(self) -> list[int]:
+        """The processes that run on it."""
+        return [int(process) for process in ip("netns", "pids", self.name).split()]
+
+    def kill(self) -> None:
+        """Kill everything that runs on it, as a power cut does."""
+        deadline = time.monotonic() + 20
+        while running := self.processes():
+            for process in running:
+                try:
+                    os.kill(process, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            assert time.monotonic() < deadline, running
+            time.sleep(0.05)
+
+
+def ip(*arguments: str) -> str:
+    return subprocess.run([str(IP), *arguments], check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def two_machines() -> Iterator[tuple[Machine, Machine]]:
+    """Two connected machines; the test is skipped where they cannot be made."""
+    if IP is None:
+        pytest.skip("needs the program ip (apt install iproute2)")
+    if os.geteuid() != 0:
+        pytest.skip("only root may make network namespaces")
+    prefix = f"rm{os.getpid()}"
+    machines = tuple(Machine(f"{prefix}{end}", f"{prefix}{end}", f"10.77.0.{end}") for end in (1, 2))
+    made = []
+    try:
+        for machine in machines:
+            try:
+                ip("netns", "add", machine.name)
+            except subprocess.CalledProcessError as error:
+                pytest.skip(f"network namespaces cannot be made here: {error.stderr.strip()}")
+            made.append(machine)
+        _connect(machines)
+        yield machines[0], machines[1]
+    finally:
+        for machine in made:
+            machine.kill()
+            ip("netns", "delete", machine.name)  # with its end of the cable
+
+
+def _connect(machines: tuple[Machine, ...]) -> None:
+    first, second = machines
+    ends = ("type", "veth", "peer", "name", second.interface, "netns", second.name)
+    try:
+        ip("link", "add", first.interface, "netns", first.name, *ends)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"virtual cables cannot be made here: {error.stderr.strip()}")
+    for machine in machines:
+        ip("-n", machine.name, "address", "add", f"{machine.address}/24", "dev", machine.interface)
+        ip("-n", machine.name, "link", "set", machine.interface, "up")
+        ip("-n", machine.name, "link", "set", "lo", "up")

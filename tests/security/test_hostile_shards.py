@@ -1,0 +1,155 @@
+"""Tar files made to fill the memory, to take forever, or to lead elsewhere: one line, and nothing is unpacked."""
+
+import io
+import os
+import tarfile
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from image_folders import picture
+from shard_files import member, write_tar
+
+from rankingmatch.cli import main
+from rankingmatch.core.errors import DataError
+from rankingmatch.data.folder_contents import images_below, scan_folder
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> bytes:
+    return picture(tmp_path / "made.png").read_bytes()
+
+
+def names(path: Path) -> list[str]:
+    return [str(image).removeprefix(f"{path}/") for image in images_below(path)]
+
+
+def bare_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """A header that claims a size, without the content."""
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def refused(path: Path) -> str:
+    """The message about a damaged tar, which takes neither memory nor time."""
+    tracemalloc.start()
+    started = time.monotonic()
+    with pytest.raises(DataError, match="is not a tar file, or it is damaged or cut short") as raised:
+        scan_folder(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()
+    assert time.monotonic() - started < 5
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("cut", [1, 100, 511, 512, 600, 1500])
+def test_a_truncated_tar(image: bytes, tmp_path: Path, cut: int) -> None:
+    path = write_tar(tmp_path / "x.tar", [member("a.png", image), member("b.png", image)], tarfile.USTAR_FORMAT)
+    last = 2 * (512 + -(-len(image) // 512) * 512)
+    path.write_bytes(path.read_bytes()[: last - cut])
+    assert str(path) in refused(path)
+
+
+def test_a_tar_that_is_garbage_after_some_members(image: bytes, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", [member("a.png", image), member("b.png", image)], tarfile.USTAR_FORMAT)
+    content, second = path.read_bytes(), 512 + -(-len(image) // 512) * 512
+    path.write_bytes(content[:second] + b"garbage!" * 64 + content[second + 512 :])
+    assert f"the header at byte {second:,} cannot be read" in refused(path)
+
+
+def test_sizes_that_the_tar_does_not_have(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    kinds = (tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_SPARSE)
+    for kind in kinds:
+        for size in (10 * 2**30, 2**62):
+            path.write_bytes(bare_header("a.png", size, kind) + bytes(1024))
+            refused(path)
+
+
+def test_a_sparse_file_of_ten_gigabytes_is_not_read(image: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    size = 10 * 2**30
+    with path.open("wb") as file:
+        file.write(bare_header("a.png", size))
+        file.truncate(512 + size + 1024)
+    (found,) = images_below(path)
+    tracemalloc.start()
+    with pytest.raises(Exception, match="has 10,737,418,240 bytes, too many for an image in a shard"):
+        found.read()  # type: ignore[union-attr]
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+    path.write_bytes(b"")
+    refused(path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_long_header_of_a_sparse_file_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "x.tar"
+    with path.open("wb") as file:
+        file.write(bare_header("a.png", 2**30, kind))
+        file.truncate(2**30 + 4096)
+    assert "a header has 1,073,741,824 bytes" in refused(path)
+
+
+@pytest.mark.parametrize("size", [-256, -512, -1024, -4096])
+def test_a_negative_size_does_not_go_around_in_a_circle(image: bytes, tmp_path: Path, size: int) -> None:
+    path = tmp_path / "x.tar"
+    header = bytearray(bare_header("b.png", 0))
+    header[124:136] = size.to_bytes(12, "big", signed=True)  # the binary form of GNU tar
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    start = bare_header("a.png", len(image)) + image.ljust(-(-len(image) // 512) * 512, b"\0")
+    path.write_bytes(start + bytes(header) + bytes(1024))
+    refused(path)
+
+
+def test_extended_headers_in_a_long_chain(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    block = bare_header("x", 12, tarfile.XHDTYPE) + b"12 path=a.j\n".ljust(512, b"\0")
+    path.write_bytes(block * 5000 + bytes(1024))
+    refused(path)
+
+
+def test_two_members_of_a_name(image: bytes, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "x.tar", [member("a.png", image), member("./a.png", image)])
+    with pytest.raises(DataError, match=r"x\.tar has two members named a\.png; rename one of them"):
+        names(path)
+
+
+def test_names_that_are_not_utf_8_or_cannot_be_printed(image: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape") as tar:
+        for name in ("caf\udce9.png", "li\nne.png"):
+            info, content = member(name, image)
+            tar.addfile(info, io.BytesIO(content))
+    assert names(path) == ["caf\udce9.png", "li\nne.png"]
+
+
+def test_a_label_that_is_a_link_or_too_large_is_an_error(image: bytes, tmp_path: Path) -> None:
+    link = member("a.cls", type=tarfile.SYMTYPE, linkname="/etc/hostname")
+    for label, reason in ((link, "is a link"), (member("a.cls", b"x" * (2**20 + 1)), "it has 1,048,577 bytes")):
+        with pytest.raises(DataError, match=f"a.cls cannot be used: {reason}"):
+            scan_folder(write_tar(tmp_path / "x.tar", [member("a.png", image), label]))
+
+
+def test_a_shard_that_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.tar")
+    (tmp_path / "broken.tar").symlink_to("nowhere")
+    with pytest.raises(DataError, match=r"pipe\.tar is not a file"):
+        scan_folder(tmp_path / "pipe.tar")
+    with pytest.raises(DataError, match=r"broken\.tar cannot be read \(No such file"):
+        scan_folder(tmp_path / "broken.tar")
+
+
+def test_the_command_line_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.tar").write_bytes(b"\x1f\x8b" + b"not a tar" * 100)
+    with pytest.raises(SystemExit) as left:
+        main(["train", str(tmp_path / "x.tar"), "--out", str(tmp_path / "run"), "--quiet"])
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {tmp_path}/x.tar is not a tar file")
+    assert error.endswith("make or copy it again, without compression\n")
+    assert not (tmp_path / "run").exists()

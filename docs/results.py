@@ -29,7 +29,7 @@ from rankingmatch.bench.recipe import recipe_names
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-BLOCK = re.compile(r"( *<!-- results: ([^\n]*) -->\n)(.*?)( *<!-- end of results -->)", re.DOTALL)
+BLOCK = re.compile(r"(^<!-- results: ([^\n]*) -->\n)(.*?)(^<!-- end of results -->)", re.DOTALL | re.MULTILINE)
 
 
 def block(name: str, kind: str, *arguments: str) -> str:
@@ -53,14 +53,8 @@ def block(name: str, kind: str, *arguments: str) -> str:
 
 
 def rewritten(text: str) -> str:
-    """A page with all its blocks made again, as far to the right as their markers."""
-
-    def replaced(match: "re.Match[str]") -> str:
-        indent = re.match(" *", match[1])[0]  # type: ignore[index]
-        lines = block(*shlex.split(match[2])).splitlines(keepends=True)
-        return match[1] + "".join(indent + line if line.strip() else line for line in lines) + match[4]
-
-    return BLOCK.sub(replaced, text)
+    """A page with all its blocks made again."""
+    return BLOCK.sub(lambda match: f"{match[1]}{block(*shlex.split(match[2]))}{match[4]}", text)
 
 
 def draw() -> Iterator[str]:

@@ -63,7 +63,8 @@ bench: $(PEERS)  ## compare speed and memory with other libraries and with the b
 	$(BIN)/python benchmarks/table.py
 
 performance: $(PEERS)  ## measure speed and memory again, and write the tables of the docs: about an hour, on an otherwise idle machine
-	for name in table network growth methods pools ranking_processes ranks processes labeling; do $(BIN)/python benchmarks/$$name.py --keep docs/results || exit 1; done
+	for name in table network growth pools ranking_processes ranks processes labeling; do $(BIN)/python benchmarks/$$name.py --keep docs/results || exit 1; done
+	$(BIN)/python benchmarks/methods.py --batch-size 4 --rounds 3 --keep docs/results
 	$(BIN)/python benchmarks/variants.py --batch-size 4 --rounds 3 --keep docs/results
 	$(BIN)/python benchmarks/variants.py --network digits --batch-size 32 --rounds 7 --keep docs/results
 	$(BIN)/python benchmarks/folders.py --memory 10000 100000 --keep docs/results

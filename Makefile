@@ -4,7 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 PEERS := .venv/.peers
 LOWEST := .venv-lowest/.ready
-PHOTOS ?= data/clothing/train
+PHOTOGRAPHS ?= data/clothing
+PHOTOS ?= $(PHOTOGRAPHS)/train
 PYTEST := python -m pytest --numprocesses 2 --dist worksteal
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -53,15 +54,22 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 	rm -rf dist/empty
 
 results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-longtail laptop-svhn --keep docs/results --out runs/results
+	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-longtail laptop-svhn weak-pass skip-unsure --keep docs/results --out runs/results
+	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) stl10 --keep docs/results
+	$(BIN)/rankingmatch bench labeling digits --seeds 100 --keep docs/results
 	$(BIN)/python docs/results.py
 
 bench: $(PEERS)  ## compare speed and memory with other libraries and with the bare network: one table, takes minutes
 	$(BIN)/python benchmarks/table.py
 
-performance: $(PEERS)  ## measure the table and the figure of docs/performance.md again
-	$(BIN)/python benchmarks/table.py --markdown docs/performance.md
-	$(BIN)/python benchmarks/growth.py docs/growth.svg
+performance: $(PEERS)  ## measure speed and memory again, and write the tables of the docs: about an hour, on an otherwise idle machine
+	for name in table network growth pools ranking_processes ranks processes labeling; do $(BIN)/python benchmarks/$$name.py --keep docs/results || exit 1; done
+	$(BIN)/python benchmarks/methods.py --batch-size 4 --rounds 3 --keep docs/results
+	$(BIN)/python benchmarks/variants.py --batch-size 4 --rounds 3 --keep docs/results
+	$(BIN)/python benchmarks/variants.py --network digits --batch-size 32 --rounds 7 --keep docs/results
+	$(BIN)/python benchmarks/folders.py --memory 10000 100000 --keep docs/results
+	$(BIN)/python benchmarks/bank.py $(PHOTOGRAPHS) --keep docs/results
+	$(BIN)/python docs/results.py
 
 screenshots: demo  ## make the pictures of the labeling page and of the report again, in a real browser; PHOTOS has class folders
 	$(BIN)/python docs/label_screenshots.py $(PHOTOS) docs

@@ -1,4 +1,4 @@
-"""The time to compute the bank of a folder of photographs: the frozen part of the network for 12 views of each.
+"""The time to compute the bank of a folder of photographs: the frozen part of the network for a few views of each.
 
     python benchmarks/bank.py data/clothing
 
@@ -12,21 +12,37 @@ import time
 
 import torch
 
-from measuring import CPU
+from measuring import CPU, Rows, add_keep, markdown, report
 from rankingmatch.methods import make_method
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.job import load_split
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.state import initial_state
 
-SETTINGS = {"network": "efficientnet-lite0", "pretrained": True, "tune": "top", "image_size": 128, "bank_views": 6}
+
+def table(rows: Rows) -> str:
+    """One line."""
+    lines = [
+        (
+            f"{row['images']:,}",
+            str(row["views"]),
+            f"{row['side']}×{row['side']}",
+            str(row["threads"]),
+            f"{row['seconds'] / 60:.1f} minutes",
+            f"{1000 * row['seconds'] / row['views'] / row['images']:.1f} ms",
+        )
+        for row in rows
+    ]
+    return markdown(("images", "views of each", "pixels", "threads", "the bank", "one view"), lines)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    plan = resolve(parser.parse_args().folder, "softmatch", {**SETTINGS, "labels": 40})
+    add_keep(parser)
+    given = parser.parse_args()
+    plan = resolve(given.folder, "softmatch", {"labels": 40})
     config, split = plan.config, load_split(plan)
     state = initial_state(split, make_method("softmatch"), config.network, config.views, config.training, CPU)
     with tempfile.TemporaryDirectory() as directory:
@@ -34,13 +50,14 @@ def main() -> None:
         started = time.perf_counter()
         make_bank(state, split, config.views)
         seconds = time.perf_counter() - started
-    views = 2 * config.views.bank_views
-    each = 1000 * seconds / views / len(split.images)
-    print(
-        f"{views} views of {len(split.images):,} images, {SETTINGS['image_size']}×{SETTINGS['image_size']}: "
-        f"{seconds / 60:.2f} minutes, {each:.2f} ms per view, {torch.get_num_threads()} threads, load "
-        f"{os.getloadavg()[0]:.1f}"
-    )
+    row = {
+        "images": len(split.images),
+        "views": 2 * config.views.bank_views,
+        "side": split.images.shape[1],
+        "threads": torch.get_num_threads(),
+        "seconds": seconds,
+    }
+    report(table([row]), [row], given.keep)
 
 
 if __name__ == "__main__":

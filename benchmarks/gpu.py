@@ -15,11 +15,12 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 
-from measuring import markdown
+from measuring import MEBI, Rows, add_keep, markdown, report
 from rankingmatch.augment import ViewSettings
 from rankingmatch.core.devices import find_device
 from rankingmatch.core.errors import RankingMatchError, first_line
@@ -78,8 +79,8 @@ def wait_for(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def measure(variant: Variant, split: Split, given: argparse.Namespace, device: torch.device) -> tuple[str, ...]:
-    """The cells of a row."""
+def measure(variant: Variant, split: Split, given: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    """Seconds of a step, seconds to issue one, the share of waiting, images per second, and bytes."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = variant.tf32
     settings = TrainSettings(batch_size=given.batch_size, log_every=10**9, evaluate_every=10**9)
     settings = replace(settings, steps=WARM_UP + given.steps + 1, precision=variant.precision)  # type: ignore[arg-type]
@@ -102,12 +103,31 @@ def measure(variant: Variant, split: Split, given: argparse.Namespace, device: t
     wait_for(device)
     total = time.perf_counter() - started
     images = given.steps * given.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
+    return {
+        "step": total / given.steps,
+        "issued": statistics.median(issued),
+        "waits": (time.perf_counter() - queued) / total,
+        "speed": images / total,
+        "memory": peak_memory(device),
+    }
+
+
+def table(rows: Rows) -> str:
+    """A line for each variant."""
+    return markdown(("method", "step", "issued in", "waits", "images/s", "memory"), list(map(cells, rows)))
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a line."""
+    if "failure" in row:
+        return row["variant"], f"not measured: {row['failure']}", "", "", "", ""
     return (
-        f"{1000 * total / given.steps:,.1f} ms",
-        f"{1000 * statistics.median(issued):,.1f} ms",
-        f"{(time.perf_counter() - queued) / total:.0%}",
-        f"{images / total:,.0f}",
-        f"{peak_memory(device) / 2**20:,.0f} MiB",
+        row["variant"],
+        f"{1000 * row['step']:,.1f} ms",
+        f"{1000 * row['issued']:,.1f} ms",
+        f"{row['waits']:.0%}",
+        f"{row['speed']:,.0f}",
+        f"{row['memory'] / MEBI:,.0f} MiB",
     )
 
 
@@ -118,18 +138,19 @@ def main() -> None:
     parser.add_argument("--network", default="wrn-28-2")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=30)
+    add_keep(parser)
     given = parser.parse_args()
     device, split = find_device(given.device), noise()
-    rows: list[tuple[str, ...]] = []
+    rows: Rows = []
     for variant in (variant for variant in VARIANTS if device.type != "cpu" or not variant.compiled):
         print(f"measuring {variant}", file=sys.stderr)
         try:
-            rows.append((str(variant), *measure(variant, split, given, device)))
+            rows.append({"variant": str(variant), **measure(variant, split, given, device)})
         except (RankingMatchError, RuntimeError) as error:  # such as too little memory, or no compiler
-            rows.append((str(variant), f"not measured: {first_line(error)}", "", "", "", ""))
+            rows.append({"variant": str(variant), "failure": first_line(error)})
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
     print(f"{name}, torch {torch.__version__}, {given.network}, B = {given.batch_size}, {given.steps} steps\n")
-    print(markdown(("method", "step", "issued in", "waits", "images/s", "memory"), rows))
+    report(table(rows), rows, given.keep)
 
 
 if __name__ == "__main__":

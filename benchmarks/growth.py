@@ -1,11 +1,11 @@
 """How cost grows with the number of ranked rows, classes, images in the pool, with the image size, and with threads.
 
-Writes a figure; `make performance` updates the one in docs/performance.md.
+`python docs/results.py` draws the figure of docs/performance.md from what is kept.
 
-    python benchmarks/growth.py docs/growth.svg
+    python benchmarks/growth.py --keep docs/results
 """
 
-import sys
+import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ import matplotlib as mpl
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from augmentation import POLICY, our_pair, photographs_of
-from measuring import Work, in_turns, wall_seconds
+from measuring import Rows, Work, add_keep, in_turns, markdown, report, wall_seconds
 from ranking import forward_and_backward, logits_and_labels
 from rankingmatch.core.randomness import Purpose
 from rankingmatch.data import rows_of_step
@@ -75,36 +76,67 @@ def over_threads(threads: list[int]) -> Points:
     return points
 
 
-def main() -> None:
-    """Measure and plot."""
-    torch.set_num_threads(1)
+def table(rows: Rows) -> str:
+    """A line for each curve."""
+    lines = []
+    for row in rows:
+        points = zip(row["sizes"], row["milliseconds"], strict=True)
+        lines.append((row["over"], row["what"], ", ".join(f"{size:,}: {value:.3g} ms" for size, value in points)))
+    return markdown(("over", "what", "measured"), lines)
+
+
+def draw(rows: Rows, path: Path) -> None:
+    """Draw a panel for each quantity that grows."""
     mpl.rcParams.update({"svg.hashsalt": "rankingmatch", "font.size": 8})
-    rows, classes = [56, 112, 224, 448, 896], [2, 10, 50, 200]
+    panels: dict[str, Rows] = {}
+    for row in rows:
+        panels.setdefault(row["over"], []).append(row)
+    figure, axes = plt.subplots(2, 3, figsize=(10, 6), layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
+        draw_panel(axis, title, curves)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def draw_panel(axis: Axes, title: str, curves: Rows) -> None:
+    """Draw milliseconds against a quantity that grows."""
+    sizes = curves[0]["sizes"]
+    for curve in curves:
+        axis.loglog(sizes, curve["milliseconds"], marker="o", markersize=3, label=curve["what"])
+    every = [value for curve in curves for value in curve["milliseconds"]]
+    if max(every) < 10 * min(every):  # a logarithmic axis needs a power of ten
+        axis.set(yscale="linear", ylim=(0, None))
+    axis.set(xlabel=title, ylabel="ms")
+    axis.set_xticks(sizes, [f"{size:,}" if size < 10**6 else f"{size // 10**6} m." for size in sizes])
+    axis.set_xticks([], minor=True)
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.legend(fontsize=7)
+    axis.grid(alpha=0.3)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_keep(parser)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    counts, classes = [56, 112, 224, 448, 896], [2, 10, 50, 200]
     pools, sides, threads = [10**3, 10**4, 10**5, 10**6, 10**7], [16, 32, 64, 96], [1, 2]
     panels = [
-        ("rows ranked, 10 classes", rows, over(rows, partial(ranking_works, classes=10), 5)),
+        ("rows ranked, 10 classes", counts, over(counts, partial(ranking_works, classes=10), 5)),
         ("classes, 448 rows", classes, over(classes, partial(ranking_works, 448), 5)),
         ("images in the pool", pools, over(pools, pool_works, 3)),
         ("side of an image", sides, over(sides, view_works)),
         ("threads", threads, over_threads(threads)),
     ]
-    figure, axes = plt.subplots(2, 3, figsize=(10, 6), layout="constrained")
-    for axis in axes.flat[len(panels) :]:
-        axis.axis("off")
-    for axis, (title, sizes, points) in zip(axes.flat, panels, strict=False):
-        for name, values in points.items():
-            axis.loglog(sizes, values, marker="o", markersize=3, label=name)
-            print(title, name, *(f"{size}: {value:.3g} ms" for size, value in zip(sizes, values, strict=True)))
-        every = [value for values in points.values() for value in values]
-        if max(every) < 10 * min(every):  # a logarithmic axis needs a power of ten
-            axis.set(yscale="linear", ylim=(0, None))
-        axis.set(xlabel=title, ylabel="ms")
-        axis.set_xticks(sizes, [f"{size:,}" if size < 10**6 else f"{size // 10**6} m." for size in sizes])
-        axis.set_xticks([], minor=True)
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.legend(fontsize=7)
-        axis.grid(alpha=0.3)
-    figure.savefig(Path(sys.argv[1]), metadata={"Date": None})
+    rows: Rows = [
+        {"over": title, "what": name, "sizes": sizes, "milliseconds": values}
+        for title, sizes, points in panels
+        for name, values in points.items()
+    ]
+    report(table(rows), rows, given.keep)
 
 
 if __name__ == "__main__":

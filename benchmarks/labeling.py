@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -20,6 +21,8 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from label_page import LabelPage, ServerProcess
+
+from measuring import Rows, add_keep, markdown, report
 
 FILES = 20  # with different pixels
 KEYS = 40
@@ -65,8 +68,8 @@ def memory_of(server: ServerProcess) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def measure(count: int) -> str:
-    """A row of the table."""
+def measure(count: int) -> dict[str, Any]:
+    """Seconds until the first picture, milliseconds of each key, and MB before and after."""
     with tempfile.TemporaryDirectory() as directory:
         folder = make_folder(Path(directory) / "photos", count)
         started = time.perf_counter()
@@ -84,20 +87,33 @@ def measure(count: int) -> str:
         finally:
             page.driver.quit()
             server.stop()
-    return (
-        f"| {count:,} | {ready:.1f} s | {statistics.median(times):.0f} ms | {max(times):.0f} ms | "
-        f"{before:.0f} → {after:.0f} MB |"
-    )
+    return {"pictures": count, "ready": ready, "keys": times, "before": before, "after": after}
+
+
+def table(rows: Rows) -> str:
+    """A line for each number of pictures."""
+    lines = [
+        (
+            f"{row['pictures']:,}",
+            f"{row['ready']:.1f} s",
+            f"{statistics.median(row['keys']):.0f} ms",
+            f"{max(row['keys']):.0f} ms",
+            f"{row['before']:.0f} → {row['after']:.0f} MB",
+        )
+        for row in rows
+    ]
+    largest = f"largest of {len(rows[0]['keys'])}"
+    return markdown(("images", "first image after", "key to image, median", largest, "memory of the server"), lines)
 
 
 def main() -> None:
-    """Print a table."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pictures", type=int, nargs="+", default=[3000, 100_000])
-    print("| pictures | first picture after | key to picture, median | largest | memory of the server |")
-    print("|---|---|---|---|---|")
-    for count in parser.parse_args().pictures:
-        print(measure(count), flush=True)
+    add_keep(parser)
+    given = parser.parse_args()
+    rows = [measure(count) for count in given.pictures]
+    report(table(rows), rows, given.keep)
 
 
 if __name__ == "__main__":

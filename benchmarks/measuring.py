@@ -2,23 +2,30 @@
 
 Load from other programs then affects both sides equally. Time is the CPU time of the process, with one thread unless
 stated otherwise, because other processes affect it less than wall time. Memory is the growth of a separate process.
+
+Each benchmark prints a table. With `--keep docs/results`, benchmarks/NAME.py also writes what it measured to NAME.json,
+from which `python docs/results.py` makes the table of the docs, with the benchmark's function `table`.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from rankingmatch.bench.measurement import command_line, keep_rows
 from rankingmatch.core.memory import peak_memory, reset_peak_memory
 
 CPU = torch.device("cpu")
 MEBI = 2**20
 Work = Callable[[], object]
+Rows = list[dict[str, Any]]  # what was measured, not rounded
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,23 @@ class Row:
         return self.measure, f"{sign} {self.target:.3g} ×", measured, "reached" if self.reached else "not reached"
 
 
-def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def add_keep(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--keep`."""
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="also keep what is measured, for the docs")
+
+
+def report(text: str, rows: Rows, directory: Path | None, variant: str = "") -> None:
+    """Print a table, and keep its rows in a file with the name of the script, and of the variant that it measured."""
+    print(text)
+    if directory is not None:
+        script = Path(sys.argv[0])
+        name = f"{script.stem}-{variant}" if variant else script.stem
+        keep_rows(
+            directory / f"{name}.json", command_line(["python", f"benchmarks/{script.name}", *sys.argv[1:]]), rows
+        )
+
+
+def markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [header, tuple("---" for _ in header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

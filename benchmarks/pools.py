@@ -6,6 +6,7 @@ Each size is measured in a process of its own. Memory is the growth of the proce
     python benchmarks/pools.py 1000 1000000000
 """
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from measuring import CPU, MEBI, markdown
+from measuring import CPU, MEBI, Rows, add_keep, markdown, report
 from rankingmatch.core.memory import peak_memory, reset_peak_memory
 from rankingmatch.core.randomness import Purpose
 from rankingmatch.data import Dataset, Images, Split, assemble_split, indices_of_step
@@ -82,28 +83,40 @@ def measure(size: int) -> dict[str, float]:
     }
 
 
+def table(rows: Rows) -> str:
+    """A line for each size."""
+    lines = [
+        (
+            f"{row['size']:,}",
+            f"{row['rows']:.2f} ms, {row['sampler']:.1f} MiB",
+            f"{row['split']:,.0f} MiB",
+            f"{row['learn']:.2f} ms, {row['learning']:.1f} MiB",
+            f"{row['learned']:,.0f} MiB",
+        )
+        for row in rows
+    ]
+    header = ("rows in the pool", "drawing the rows of a step", "labels and rows", "FlexMatch: a step", "its memory")
+    return markdown(header, lines)
+
+
 def main() -> None:
     """Measure each size in a process of its own and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
+    add_keep(parser)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    if sys.argv[1:2] == ["--worker"]:
-        print(json.dumps(measure(int(sys.argv[2]))))
+    if given.worker:
+        print(json.dumps(measure(given.sizes[0])))
         return
-    lines: list[tuple[str, ...]] = []
-    for size in map(int, sys.argv[1:] or SIZES):
+    rows: Rows = []
+    for size in given.sizes:
         worker = [sys.executable, __file__, "--worker", str(size)]
         print(f"measuring {size:,} rows", file=sys.stderr)
         found = json.loads(subprocess.run(worker, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        lines.append(
-            (
-                f"{size:,}",
-                f"{found['rows']:.2f} ms, {found['sampler']:.1f} MiB",
-                f"{found['split']:,.0f} MiB",
-                f"{found['learn']:.2f} ms, {found['learning']:.1f} MiB",
-                f"{found['learned']:,.0f} MiB",
-            )
-        )
-    header = ("rows in the pool", "drawing the rows of a step", "labels and rows", "FlexMatch: a step", "its memory")
-    print(markdown(header, lines))
+        rows.append({"size": size, **found})
+    report(table(rows), rows, given.keep)
 
 
 if __name__ == "__main__":

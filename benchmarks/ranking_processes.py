@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from measuring import MEBI, growth_of, markdown, seconds
-from ranking import CLASSES, logits_and_labels
+from measuring import MEBI, Rows, add_keep, growth_of, markdown, report, seconds
+from ranking import logits_and_labels
 from rankingmatch.core.distributed import is_first, process_group, world_size
 from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
 from rankingmatch.losses.over_processes import over_processes
@@ -83,11 +83,22 @@ def cell(found: dict[str, float]) -> str:
     return text if not found["difference"] else f"{text}, {found['difference']:.0e}"
 
 
+def table(rows: Rows) -> str:
+    """A line for each loss and number of rows, a column for each number of processes."""
+    counts = dict.fromkeys(row["processes"] for row in rows)
+    lines: dict[tuple[str, int], list[str]] = {}
+    for row in rows:
+        lines.setdefault((row["loss"], row["rows"]), []).append(cell(row))
+    header = ("loss", "rows", *(f"{count} process{'es' if count > 1 else ''}" for count in counts))
+    return markdown(header, [(name, f"{count:,}", *cells) for (name, count), cells in lines.items()])
+
+
 def main() -> None:
     """Measure each loss and number of rows in new processes, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--processes", type=int, nargs="+", default=PROCESSES)
+    add_keep(parser)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
@@ -97,16 +108,14 @@ def main() -> None:
             if is_first():
                 print(json.dumps(found))
         return
-    lines: list[tuple[str, ...]] = []
+    rows: Rows = []
     for name in LOSSES:
-        for rows in (rows for rows in given.rows if rows <= MOST_ROWS.get(name, rows)):
-            print(f"measuring {name}, {rows:,} rows", file=sys.stderr)
-            cells = (cell(in_processes(count, rows, name)) for count in given.processes)
-            lines.append((name, f"{rows:,}", *cells))
-    print(f"{CLASSES} classes; CPU time and memory of a process, largest difference to one process\n")
-    print(
-        markdown(("loss", "rows", *(f"{count} process{'es' if count > 1 else ''}" for count in given.processes)), lines)
-    )
+        for count in (count for count in given.rows if count <= MOST_ROWS.get(name, count)):
+            print(f"measuring {name}, {count:,} rows", file=sys.stderr)
+            for processes in given.processes:
+                found = in_processes(processes, count, name)
+                rows.append({"loss": name, "rows": count, "processes": processes, **found})
+    report(table(rows), rows, given.keep)
 
 
 if __name__ == "__main__":

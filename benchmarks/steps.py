@@ -144,7 +144,7 @@ class TypicalImplementation:
         """Sampling, views, pass, losses, SGD, EMA."""
         split = self.case.split
         rows = self.random.choice(split.labeled_rows, self.labeled)
-        labels = torch.from_numpy(split.labels[rows])
+        labels = torch.from_numpy(split.labels[rows]).long()
         (labeled,) = pil_views(split.images[rows], self.weak)
         others = split.images[self.random.choice(split.unlabeled_rows, self.unlabeled)]
         views = torch.cat([labeled, *pil_views(others, self.weak, self.strong)])

@@ -1,6 +1,7 @@
 """Alternatives that were tried to make a step faster, each compared with the current code: below 1 it is faster.
 
-python benchmarks/variants.py --network wrn-28-2 --batch-size 8 --rounds 3
+python benchmarks/variants.py --network wrn-28-2 --batch-size 4 --rounds 3
+python benchmarks/variants.py --network digits --batch-size 32 --rounds 7
 """
 
 import argparse
@@ -10,7 +11,7 @@ from functools import partial
 
 import torch
 
-from measuring import CPU, Work, in_turns, markdown, milliseconds, ratio
+from measuring import CPU, Rows, Work, add_keep, in_turns, markdown, milliseconds, ratio, report
 from peers import ema_loop
 from rankingmatch.networks import Classifier
 from rankingmatch.training.batches import make_batch
@@ -74,12 +75,22 @@ def batch_work(case: Case) -> Work:
     return lambda: make_batch(case.split, state.objective.method, state.views, settings, state.step, CPU)
 
 
+def table(rows: Rows) -> str:
+    """A line for each variant."""
+    lines = [
+        (row["part"], row["variant"], milliseconds(row, "seconds"), f"{ratio(row, 'seconds', 'current'):.2f}")
+        for row in rows
+    ]
+    return markdown(("part of a step", "variant", "time", "ratio to current"), lines)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", choices=["wrn-28-2", "digits"], default="wrn-28-2")
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
+    add_keep(parser)
     given = parser.parse_args()
     torch.set_num_threads(1)
     make = wide_case if given.network == "wrn-28-2" else digits_case
@@ -91,13 +102,14 @@ def main() -> None:
         **update_works(case),
         "whole step": step,
     }
-    lines: list[tuple[str, ...]] = []
+    rows: Rows = []
     for name, works in groups.items():
         times = in_turns(works, given.rounds * (1 if name in ("network", "whole step") else 5))
-        for variant in works:
-            value = ratio(times, variant, "current")
-            lines.append((name, variant, milliseconds(times, variant), f"{value:.3f}"))
-    print(markdown((f"{given.network}, B={settings.batch_size}", "variant", "time", "ratio to current"), lines))
+        rows += [
+            {"part": name, "variant": variant, "seconds": times[variant], "current": times["current"]}
+            for variant in works
+        ]
+    report(table(rows), rows, given.keep, given.network)
 
 
 if __name__ == "__main__":

@@ -67,14 +67,14 @@ def take_screenshots(page: LabelPage, address: str, class_of: dict[str, str], ou
     def save(name: str) -> None:
         page.saved()
         page.until(lambda: "shown" not in str(page.one("#message").get_attribute("class")))
-        save_small(page, out / f"label-{name}.png")
+        save_small(page, out / f"{name}.png")
 
     resize(page, DESKTOP)
     page.open(address)
     page.press(",".join(sorted(set(class_of.values()))) + ",")
     loaded = "return [...document.querySelectorAll('#start-pictures img')].every((one) => one.complete)"
     page.until(lambda: page.script(loaded))
-    save("start")
+    save("label-start")
     page.press(Keys.ENTER)
     page.name()
     label(page, class_of, LABELS)
@@ -82,22 +82,22 @@ def take_screenshots(page: LabelPage, address: str, class_of: dict[str, str], ou
     label(page, class_of, 4)
     while not any(hint.text for hint in page.all(".hint")):
         label(page, class_of, 1)
-    save("page")
+    save("label-page")
     page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    save("dark")
+    save("label-dark")
     page.emulate("Emulation.setEmulatedMedia", features=[])
     resize(page, PHONE)
-    save("phone")
+    save("label-phone")
     resize(page, DESKTOP)
     page.press("g")
     page.until(lambda: page.all(".tile img"), 60)
     mark_wrong_tiles(page, class_of)
-    save("grid")
+    save("label-grid")
     page.press("m")
     page.until(lambda: page.all("#mistakes-frame img"), 60)
-    save("mistakes")
+    save("label-mistakes")
     page.press("?")
-    save("keys")
+    save("label-keys")
 
 
 def mark_wrong_tiles(page: LabelPage, class_of: dict[str, str]) -> None:

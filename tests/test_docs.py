@@ -184,12 +184,6 @@ def test_every_benchmark_can_be_imported() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_tables_of_the_docs_are_those_of_the_kept_results() -> None:
-    command = [sys.executable, str(ROOT / "docs/results.py"), "--check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 # --- the site ------------------------------------------------------------------------------------------------
 
 

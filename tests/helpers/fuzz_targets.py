@@ -6,7 +6,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import original_files
@@ -18,13 +18,16 @@ from shard_files import member, samples, write_parquet, write_tar
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.bench.kept import KeptResults, kept_outcome
+from rankingmatch.bench.measurement import keep_rows
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
+from rankingmatch.cli.labeling_bench import read_labelings
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import decode, decode_files, read_header
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import LabelEvent, format_events
 from rankingmatch.data.split import read_rows
 from rankingmatch.labeling.folder import open_session
+from rankingmatch.labeling.simulate import AuditLook, Simulation
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.config import resolve
@@ -262,6 +265,19 @@ def kept_results(place: Path) -> Target:
     return Target([(path, content)], read)
 
 
+def kept_labelings(place: Path) -> Target:
+    """The file of labelings that `bench labeling --keep` continues."""
+    path = place / "labeling-digits.json"
+    one = Simulation("ours", 0, (10, 20), (30.0, 20.5), (AuditLook(10, 60, 33), AuditLook(9, 50, 22)))
+    keep_rows(path, "rankingmatch bench labeling", [{"data": "digits", **asdict(one)}])
+
+    def read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        return read_labelings(path)
+
+    return Target([(path, path.read_bytes())], read)
+
+
 def recipes(place: Path) -> Target:
     names = ("demo", "table5", "table9", "weak-pass")
     seeds = [(place / f"{name}.toml", (RECIPES / f"{name}.toml").read_bytes()) for name in names]
@@ -338,6 +354,7 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "images": images,
     "run": run_files,
     "kept": kept_results,
+    "labelings": kept_labelings,
     "recipe": recipes,
     "checkpoint": checkpoints,
     "model": models,

@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 from image_folders import class_folders
 
+from rankingmatch.bench.measurement import keep_rows, read_measurement
 from rankingmatch.cli import cli
-from rankingmatch.core.errors import DataError
+from rankingmatch.cli.labeling_bench import read_labelings
+from rankingmatch.core.errors import ConfigError, DataError, RunError
 from rankingmatch.labeling.head_methods import LOGISTIC_REGRESSION
 from rankingmatch.labeling.known_data import known_pool
 from rankingmatch.labeling.simulate import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
@@ -75,6 +77,50 @@ def test_bench_labeling_prints_a_table_and_counts_intervals(digits: Pool, monkey
     lines = CliRunner().invoke(cli, ["bench", "labeling", "digits", "--seeds", "1", "--json"]).stdout.splitlines()
     assert [json.loads(line)["order"] for line in lines] == ["ours", "random"]
     assert json.loads(lines[0])["labels"] == [10, 20]
+
+
+def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
+    digits: Pool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commits, simulated = ["0123456789ab"], []
+
+    def counted(pool: Pool, order: str, seed: int, method: str) -> Simulation:
+        simulated.append((seed, order))
+        return simulate(pool, order, seed, (10, 20), method)
+
+    monkeypatch.setattr("rankingmatch.labeling.known_data.known_pool", lambda name, data_dir: digits)
+    monkeypatch.setattr("rankingmatch.labeling.simulate.simulate", counted)
+    for module in ("rankingmatch.core.commit", "rankingmatch.bench.measurement"):
+        monkeypatch.setattr(f"{module}.source_commit", lambda: commits[-1])
+
+    def errors(seeds: int) -> list[list[float]]:
+        command = ["bench", "labeling", "my/digits", "--seeds", str(seeds), "--keep", str(tmp_path), "--json"]
+        command += ["--method", LOGISTIC_REGRESSION]
+        done = CliRunner().invoke(cli, command, catch_exceptions=False)
+        return [json.loads(line)["test_error"] for line in done.stdout.splitlines()]
+
+    first = errors(1)
+    assert errors(2)[:2] == first
+    assert simulated == [(0, "ours"), (0, "random"), (1, "ours"), (1, "random")]
+    assert {row["data"] for row in read_measurement(tmp_path / "labeling-my_digits-logistic-regression.json").rows} == {
+        digits.title
+    }
+    commits.append("ba9876543210")
+    assert errors(1) == first
+    assert len(simulated) == 6
+
+
+def test_a_directory_for_labelings_must_exist(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["bench", "labeling", "--keep", str(tmp_path / "nothing")])
+    assert done.exit_code != 0
+    assert isinstance(done.exception, ConfigError)
+
+
+def test_a_damaged_file_of_labelings_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "labeling-digits.json"
+    keep_rows(path, "rankingmatch bench labeling", [{"data": "digits", "order": "ours", "seed": "zero"}])
+    with pytest.raises(RunError, match=r"labeling-digits.json cannot be read: seed is 'zero'"):
+        read_labelings(path)
 
 
 def test_a_folder_without_test_images_is_refused(tmp_path: Path) -> None:

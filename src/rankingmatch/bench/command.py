@@ -13,6 +13,7 @@ from rankingmatch.bench.curves import draw_curves, draw_errors, draw_learning
 from rankingmatch.bench.estimate import Estimate, estimate_grid
 from rankingmatch.bench.grid import existing_results, load_datasets, run_grid
 from rankingmatch.bench.kept import KeepingDisplay, KeptResults
+from rankingmatch.bench.measurement import require_directory
 from rankingmatch.bench.outcome import (
     Outcome,
     curves_of,
@@ -193,8 +194,8 @@ def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles,
     recipes = [read_recipe(name, options.data) for name in names]
     grids = [cells(recipe, folds=options.folds, scale=options.scale, given=options.settings) for recipe in recipes]
     files.check()
-    if options.keep is not None and not options.keep.is_dir():
-        raise ConfigError(f"{setting('keep')} {options.keep}: there is no such directory; create it")
+    if options.keep is not None:
+        require_directory(options.keep)
     if options.dry_run:
         for recipe, grid in zip(recipes, grids, strict=True):
             with loading_progress(quiet=options.quiet or options.as_json) as progress:

@@ -1,18 +1,21 @@
 """`rankingmatch bench labeling`: simulated labeling, in our order and in random order."""
 
 import json
+import re
+import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rankingmatch.cli.labeling import method_option
 from rankingmatch.cli.options import PathType, json_option
-from rankingmatch.labeling.head_methods import require_head_method
+from rankingmatch.labeling.head_methods import DEFAULT_METHOD, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.bench.tables import Table
-    from rankingmatch.labeling.simulate import Simulation
+    from rankingmatch.labeling.simulate import Pool, Simulation
 
 
 @click.command()
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
 @method_option
 @click.option("--data-dir", type=PathType(), help="Directory of the datasets' files.")
 @click.option("--csv", type=PathType(), help="Also write the errors, seed by seed, to this file.")
+@click.option(
+    "--keep",
+    type=PathType(),
+    metavar="DIR",
+    help="Keep each labeling in DIR, in one small file for each DATA, and do not simulate it again with this commit.",
+)
 @json_option
 @click.option("--quiet", is_flag=True, help="Do not show progress.")
 def bench_labeling(
@@ -29,6 +38,7 @@ def bench_labeling(
     method: str,
     data_dir: Path | None,
     csv: Path | None,
+    keep: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -38,21 +48,20 @@ def bench_labeling(
     of `rankingmatch label` and in random order; the head on top of the frozen network is the same. The audit is
     simulated, too: how often does its interval contain the true error?
     """
+    from rankingmatch.bench.measurement import require_directory
     from rankingmatch.bench.tables import csv_rows
     from rankingmatch.core.atomic import write_output
     from rankingmatch.core.names import to_utf8
     from rankingmatch.labeling.known_data import known_pool
-    from rankingmatch.labeling.simulate import ORDERS, simulate
 
     require_head_method(method)
+    if keep is not None:
+        require_directory(keep)
     tables = []
     for name in data or ("digits",):
         pool = known_pool(name, data_dir)
-        simulations = []
-        for seed in range(seeds):
-            if not quiet:
-                click.echo(f"{pool.title}: seed {seed + 1} of {seeds}", err=True)
-            simulations += [simulate(pool, order, seed, method=method) for order in ORDERS]
+        path = None if keep is None else keep / _file_name(name, method)
+        simulations = _simulations(pool, seeds, method, path, quiet)
         tables.append(_table(pool.title, simulations))
         if as_json:
             _print_json(pool.title, simulations)
@@ -60,6 +69,60 @@ def bench_labeling(
             _print(tables[-1], simulations)
     if csv is not None:
         write_output(csv, to_utf8(csv_rows(tables)))
+
+
+def _file_name(data: str, method: str) -> str:
+    """Where the labelings of a dataset or folder are kept; the default method is not named."""
+    named = data if method == DEFAULT_METHOD else f"{data}-{method}"
+    return f"labeling-{re.sub(r'[^-.+0-9A-Za-z_]+', '_', named)}.json"
+
+
+def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet: bool) -> list["Simulation"]:
+    """The labelings of a pool, both orders of each seed; those in a file are not simulated again."""
+    from rankingmatch.bench.measurement import command_line, keep_rows
+    from rankingmatch.labeling.simulate import ORDERS, simulate
+
+    found = {} if path is None else _kept(path)
+    wanted = [(seed, order) for seed in range(seeds) for order in ORDERS]
+    for seed, order in (one for one in wanted if one not in found):
+        if not quiet:
+            click.echo(f"{pool.title}: seed {seed + 1} of {seeds}, order {order}", err=True)
+        found[seed, order] = simulate(pool, order, seed, method=method)
+        if path is not None:
+            rows = [{"data": pool.title, **asdict(found[one])} for one in wanted if one in found]
+            keep_rows(path, command_line(["rankingmatch", *sys.argv[1:]]), rows)
+    return [found[one] for one in wanted]
+
+
+def _kept(path: Path) -> dict[tuple[int, str], "Simulation"]:
+    """The labelings in a file, if it exists and was written by this very code."""
+    from rankingmatch.bench.measurement import read_measurement
+    from rankingmatch.core.commit import source_commit
+
+    commit = source_commit()
+    known = path.exists() and commit and not commit.endswith("+") and read_measurement(path).commit == commit
+    return read_labelings(path) if known else {}
+
+
+def read_labelings(path: Path) -> dict[tuple[int, str], "Simulation"]:
+    """The labelings in a file, by seed and order."""
+    from rankingmatch.bench.measurement import read_measurement
+    from rankingmatch.core.errors import RunError, first_line
+
+    try:
+        return {(one.seed, one.order): one for one in map(_simulation, read_measurement(path).rows)}
+    except (ValueError, KeyError) as error:
+        raise RunError(f"{path} cannot be read: {first_line(error)}; restore it, or delete it") from error
+
+
+def _simulation(row: dict[str, Any]) -> "Simulation":
+    from rankingmatch.core.reading import check_value, typed
+    from rankingmatch.labeling.simulate import AuditLook, Simulation
+
+    hints = {"order": str, "seed": int, "sizes": tuple[int, ...], "errors": tuple[float, ...]}
+    values = {name: check_value(name, row[name], hint) for name, hint in hints.items()}
+    looks = check_value("looks", row["looks"], list[dict[str, Any]])
+    return Simulation(**values, looks=tuple(typed(AuditLook, look) for look in looks))
 
 
 def _table(title: str, simulations: list["Simulation"]) -> "Table":

@@ -1,0 +1,191 @@
+"""No measured number of the docs is typed by hand.
+
+A table with numbers is either between markers, made by `python docs/results.py` from what is kept in docs/results, or
+has the comment `facts: SOURCE` above it. A picture is made by a target of the Makefile.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from fenced import ROOT
+
+sys.path.append(str(ROOT / "docs"))
+
+import measured_tables
+import recipe_tables
+import results
+
+from rankingmatch.bench.measurement import keep_rows
+
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"(?<![\w.])(?<!\w-)\d")  # not the one of a name, such as WRN-28-2 or float32
+GENERATED = re.compile(r"<!-- results: .*?<!-- end of results -->", re.DOTALL)
+TABLE = re.compile(r"(?:^ *<!-- facts: (?P<source>\S[^\n]*) -->\n)?(?P<rows>(?:^ *\|[^\n]*\n)+)", re.MULTILINE)
+PICTURE = re.compile(r"!\[[^]]*\]\(([^)]+\.(?:png|svg))\)|<img[^>]*src=\"([^\"]+)\"")
+# Which target of the Makefile makes a picture.
+TARGETS = {
+    "docs/label-*.png": "screenshots",
+    "docs/report*.png": "screenshots",
+    "docs/demo.svg": "figure",
+    "docs/results/growth.svg": "performance",
+    "docs/results/*.svg": "results",
+}
+
+
+class Typed(NamedTuple):
+    """A table that is not generated: its source, if it has one, and its first line."""
+
+    source: str | None
+    first: str
+
+
+def typed_tables(text: str) -> Iterator[Typed]:
+    """The tables with numbers that are not generated."""
+    for match in TABLE.finditer(CODE.sub("", GENERATED.sub("", text)) + "\n"):
+        if NUMBER.search(match["rows"]):
+            yield Typed(match["source"], match["rows"].splitlines()[0].strip())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_table_with_numbers_is_generated_or_names_the_source_of_its_facts(page: Path) -> None:
+    assert [table.first for table in typed_tables(page.read_text()) if table.source is None] == []
+
+
+def test_every_file_that_is_a_source_of_facts_exists() -> None:
+    sources = [table.source or "" for page in PAGES for table in typed_tables(page.read_text())]
+    paths = [path for source in sources for path in re.findall(r"(?:src|docs|tests)/[\w/.]+", source)]
+    assert len(paths) > 3
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+HAND_TYPED = "| error | seconds |\n|---|---|\n| 3.6 % | 17 |\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_table_that_is_typed_by_hand_is_found_on_every_page(page: Path) -> None:
+    for indent in ("", "  "):
+        added = "".join(indent + line for line in HAND_TYPED.splitlines(keepends=True))
+        found = list(typed_tables(f"{page.read_text()}\n{added}"))
+        assert found[-1] == Typed(None, "| error | seconds |")
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        (f"<!-- facts: the paper -->\n{HAND_TYPED}", ["the paper"]),
+        (f"<!-- facts:  -->\n{HAND_TYPED}", [None]),
+        (f"<!-- facts: the paper -->\n\n{HAND_TYPED}", [None]),  # above another paragraph
+        (f"<!-- results: digits full -->\n{HAND_TYPED}<!-- end of results -->\n", []),
+        (f"<!-- results: digits full -->\n<!-- end of results -->\n{HAND_TYPED}", [None]),
+        (f"```text\n{HAND_TYPED}```\n", []),
+        ("| network | size |\n|---|---|\n| WRN-28-2 | `--image-size 32` in float32 |\n", []),
+        ("| a | −0.5 |\n", [None]),
+        ("| a | -0.5 |\n", [None]),
+    ],
+)
+def test_tables_are_told_apart(text: str, sources: list[str | None]) -> None:
+    assert [table.source for table in typed_tables(text)] == sources
+
+
+# --- generated blocks ------------------------------------------------------------------------------------------
+
+
+def test_the_pages_are_those_of_the_kept_results() -> None:
+    done = subprocess.run([sys.executable, "docs/results.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def generated_numbers(text: str) -> list["re.Match[str]"]:
+    """The last number of each generated block that has one."""
+    numbers = (list(re.compile(r"\d+").finditer(text, *match.span(3))) for match in results.BLOCK.finditer(text))
+    return [found[-1] for found in numbers if found]
+
+
+def test_a_generated_number_that_is_edited_is_found() -> None:
+    blocks = 0
+    for page in PAGES:
+        text = page.read_text()
+        for number in generated_numbers(text):
+            edited = f"{text[: number.start()]}{int(number[0]) + 1}{text[number.end() :]}"
+            assert results.rewritten(edited) == text, f"{page.name}: {number}"
+            blocks += 1
+    assert blocks > 10
+
+
+def test_what_is_not_measured_yet_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (results, recipe_tables, measured_tables):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    assert results.block("digits", "full") == results.block("pools", "table") == ""
+    assert results.block("digits", "runs") == "Not measured yet: `rankingmatch bench digits --keep docs/results`.\n"
+    assert "`python benchmarks/variants.py --keep" in results.block("variants-digits", "source")
+    keep_rows(
+        tmp_path / "labeling-digits.json", "rankingmatch bench labeling", [simulated("ours"), simulated("random")]
+    )
+    assert "| Digits | ours | 30.0 | 20.5 |" in results.block("labeling-stl10", "orders", "labeling-digits")
+    assert results.block("labeling-digits", "intervals").splitlines()[-1] == "| 1 | 1 | 0 | 0 |"
+
+
+def simulated(order: str) -> dict[str, object]:
+    looks = [{"low": 10, "high": 60, "error": 33}, {"low": 9, "high": 20, "error": 22}]
+    return {"data": "Digits", "order": order, "seed": 0, "sizes": [10, 20], "errors": [30.0, 20.5], "looks": looks}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), [("digits tabel", "no such block"), ("digit full", "measures digit"), ("pool table", "pool")]
+)
+def test_a_marker_with_a_mistake_is_an_error(words: str, message: str) -> None:
+    with pytest.raises(SystemExit, match=message):
+        results.block(*words.split())
+
+
+def test_the_check_fails_for_a_page_with_an_edited_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "README.md").read_text()
+    number = generated_numbers(text)[0]
+    (tmp_path / "README.md").write_text(f"{text[: number.start()]}{int(number[0]) + 1}{text[number.end() :]}")
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "PAGES", (tmp_path / "README.md",))
+    assert results.main(["--check"]) == 1
+    assert capsys.readouterr().err == "README.md differs from docs/results; run: python docs/results.py\n"
+
+
+def test_the_numbers_of_runs_and_hours_follow_from_the_recipes() -> None:
+    assert results.block("table9", "costs").splitlines()[-1] == "| `table9` | 9 | 9 | 9 | 99 h |"
+
+
+# --- pictures --------------------------------------------------------------------------------------------------
+
+
+def pictures_of(page: Path) -> list[str]:
+    """The pictures of a page, as paths below the root."""
+    found = [a or b for a, b in PICTURE.findall(page.read_text())]
+    return [(page.parent / path).resolve().relative_to(ROOT).as_posix() for path in found]
+
+
+def commands_of(target: str) -> str:
+    """The commands of a target of the Makefile, and the scripts of the docs that they run."""
+    makefile = (ROOT / "Makefile").read_text()
+    rule = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert rule, f"the Makefile has no target {target}"
+    scripts = re.findall(r"docs/\w+\.py", rule[1])
+    return "\n".join([rule[1], *((ROOT / script).read_text() for script in scripts)])
+
+
+def test_every_picture_of_the_docs_is_made_by_a_target_of_the_makefile() -> None:
+    pictures = {picture for page in PAGES for picture in pictures_of(page)}
+    assert {"docs/demo.svg", "docs/label-page.png", "docs/results/photos.svg"} <= pictures
+    for picture in sorted(pictures):
+        assert (ROOT / picture).exists(), picture
+        targets = [target for pattern, target in TARGETS.items() if fnmatch(picture, pattern)]
+        assert targets, f"{picture} is made by nothing"
+        name = Path(picture).stem
+        kept = (ROOT / f"docs/results/{name}.jsonl").exists()  # drawn by docs/results.py
+        assert kept or name in commands_of(targets[0]), f"make {targets[0]} does not make {picture}"

@@ -52,12 +52,13 @@ def orders(*names: str) -> str:
     """The test error of simulated labeling, in our order and in random order, of one or more folders."""
     kept = [measured(name).rows for name in names if (RESULTS / f"{name}.json").exists()]
     sizes = kept[0][0]["sizes"]
-    lines = ["| test error % | order | " + " | ".join(f"{size} labels" for size in sizes) + " |"]
-    lines.append("|---|---|" + "---|" * len(sizes))
+    lines = ["| test error % | method | order | " + " | ".join(f"{size} labels" for size in sizes) + " |"]
+    lines.append("|---|---|---|" + "---|" * len(sizes))
     for rows in kept:
         for order in dict.fromkeys(row["order"] for row in rows):
             columns = zip(*(row["errors"] for row in rows if row["order"] == order), strict=True)
-            lines.append(f"| {rows[0]['data']} | {order} | " + " | ".join(map(_mean_and_deviation, columns)) + " |")
+            title = f"{rows[0]['data']} | {rows[0]['method']} | {order}"
+            lines.append(f"| {title} | " + " | ".join(map(_mean_and_deviation, columns)) + " |")
     return "\n".join([*lines, ""])
 
 

@@ -89,7 +89,7 @@ def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet
             click.echo(f"{pool.title}: seed {seed + 1} of {seeds}, order {order}", err=True)
         found[seed, order] = simulate(pool, order, seed, method=method)
         if path is not None:
-            rows = [{"data": pool.title, **asdict(found[one])} for one in wanted if one in found]
+            rows = [{"data": pool.title, "method": method, **asdict(found[one])} for one in wanted if one in found]
             keep_rows(path, command_line(["rankingmatch", *sys.argv[1:]]), rows)
     return [found[one] for one in wanted]
 

@@ -93,7 +93,7 @@ $(READY): pyproject.toml constraints.txt
 $(LOWEST): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-lowest
 	$(PYTHON) tests/helpers/lowest.py > .venv-lowest/constraints.txt
-	PIP_CONSTRAINT=$(CURDIR)/.venv-lowest/constraints.txt .venv-lowest/bin/python -m pip install --quiet --editable '.[figures,tensorboard,test]'
+	PIP_CONSTRAINT=$(CURDIR)/.venv-lowest/constraints.txt .venv-lowest/bin/python -m pip install --quiet --editable '.[figures,label,shards,tensorboard,test]'
 	@touch $@
 
 $(PEERS): $(READY)

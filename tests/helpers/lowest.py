@@ -8,14 +8,14 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("export", "figures", "tensorboard")  # timm and ray are not installed with the tests
+EXTRAS = ("figures", "label", "shards", "tensorboard")  # timm and ray are not installed with these tests
 
 
 def floors(requirements: list[str]) -> dict[str, str]:
-    """Name and lowest version of each requirement `name>=version`."""
+    """Name and lowest version of each requirement `name>=version`, or the only one of `name==version`."""
     found = {}
     for requirement in requirements:
-        match = re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement)
+        match = re.fullmatch(r"([\w-]+)[>=]=([\d.]+)", requirement)
         if match is None:
             raise SystemExit(f"pyproject.toml: {requirement!r} has no lowest version; write name>=version")
         found[match[1].lower()] = match[2]

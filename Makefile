@@ -55,15 +55,17 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 
 results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data
 	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-longtail laptop-svhn weak-pass skip-unsure --keep docs/results --out runs/results
-	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) stl10 --keep docs/results
-	$(BIN)/rankingmatch bench labeling digits --seeds 100 --keep docs/results
+	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) stl10 digits --keep docs/results
+	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --method rankingmatch-bm --keep docs/results
+	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --method logistic-regression --keep docs/results
+	$(BIN)/rankingmatch bench labeling digits --seeds 100 --method logistic-regression --keep docs/results
 	$(BIN)/python docs/results.py
 
 bench: $(PEERS)  ## compare speed and memory with other libraries and with the bare network: one table, takes minutes
 	$(BIN)/python benchmarks/table.py
 
 performance: $(PEERS)  ## measure speed and memory again, and write the tables of the docs: about an hour, on an otherwise idle machine
-	for name in table network growth pools ranking_processes ranks processes labeling; do $(BIN)/python benchmarks/$$name.py --keep docs/results || exit 1; done
+	for name in table network growth pools ranking_processes ranks processes labeling predict_on_ray; do $(BIN)/python benchmarks/$$name.py --keep docs/results || exit 1; done
 	$(BIN)/python benchmarks/methods.py --batch-size 4 --rounds 3 --keep docs/results
 	$(BIN)/python benchmarks/variants.py --batch-size 4 --rounds 3 --keep docs/results
 	$(BIN)/python benchmarks/variants.py --network digits --batch-size 32 --rounds 7 --keep docs/results

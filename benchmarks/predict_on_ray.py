@@ -15,11 +15,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from measuring import markdown
+from measuring import Rows, add_keep, markdown, report
 
 QUICK = ["--steps", "20", "--batch-size", "8", "--mu", "1", "--threads", "1", "--no-report", "--quiet"]
 DAMAGED = 1000  # one in so many files
@@ -86,11 +87,8 @@ def ancestors(process: int) -> set[int]:
     return found
 
 
-def main() -> None:
-    """Measure, compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100_000, help="number of files")
-    count = parser.parse_args().count
+def measure(count: int) -> dict[str, Any]:
+    """Seconds of one process and on Ray, workers killed, and whether the rows are the same."""
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         make_files(place / "images", count)
@@ -104,11 +102,37 @@ def main() -> None:
         on_ray, killed = predict(place, "ray", "--on", "ray", kill_at=sizes)
         found = (place / "ray/table.csv").read_bytes()
     names = [line.partition(b",")[0] for line in found.splitlines()[1:]]
-    rows = (f"{len(names):,}", f"{seconds:.0f} s", f"{on_ray:.0f} s", " and ".join(map(str, killed)))
-    answers = ("yes" if found == expected else "NO", "no" if len(set(names)) == len(names) else "YES")
-    header = ("files", "rows", "one process", "on Ray", "workers killed", "same bytes", "a file twice")
-    print(markdown(header, [(f"{count:,}", *rows, *answers)]))
-    raise SystemExit(found != expected)
+    same, twice = found == expected, len(set(names)) < len(names)
+    times = {"one_process": seconds, "on_ray": on_ray}
+    return {"files": count, "rows": len(names), **times, "killed": killed, "same": same, "twice": twice}
+
+
+def table(rows: Rows) -> str:
+    """A line for each number of files."""
+    lines = [
+        (
+            f"{row['files']:,}",
+            f"{row['rows']:,}",
+            f"{row['one_process']:.0f} s",
+            f"{row['on_ray']:.0f} s",
+            " and ".join(map(str, row["killed"])),
+            "yes" if row["same"] else "NO",
+            "YES" if row["twice"] else "no",
+        )
+        for row in rows
+    ]
+    return markdown(("files", "rows", "one process", "on Ray", "workers killed", "same bytes", "a file twice"), lines)
+
+
+def main() -> None:
+    """Measure, compare and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000, help="number of files")
+    add_keep(parser)
+    given = parser.parse_args()
+    rows = [measure(given.count)]
+    report(table(rows), rows, given.keep)
+    raise SystemExit(not rows[0]["same"])
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def shards_at(path: Path) -> list[Path]:
                 if entry.is_dir() or (ending and ending in image_suffixes()):
                     return []
                 shards += [Path(entry.path)] if ending in READERS else []
-    except OSError:
+    except (OSError, ValueError):  # a name with a null byte
         return []
     return sorted(shards)
 

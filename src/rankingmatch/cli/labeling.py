@@ -1,6 +1,7 @@
 """`rankingmatch label`: label a folder of images in the browser."""
 
 import shlex
+import sys
 import threading
 import webbrowser
 from pathlib import Path
@@ -16,6 +17,8 @@ from rankingmatch.labeling.head_methods import DEFAULT_METHOD, LOGISTIC_REGRESSI
 if TYPE_CHECKING:
     from rankingmatch.labeling.session import Session
 
+
+SECONDS_OF_A_THREAD = 0.0005  # then a request does not wait long for the thread that trains the model
 
 method_option = click.option(
     "--method",
@@ -77,6 +80,7 @@ def label(
     with loading_progress() as progress, under_way(progress, f"looking through {printable(str(folder))}"):
         root, earlier, run = folder_of_run(folder)
         session = open_session(root, labels_csv, names, seed, earlier)
+    sys.setswitchinterval(SECONDS_OF_A_THREAD)
     training = Training(session)
     background = Background(session, run, method)
 

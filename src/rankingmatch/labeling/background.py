@@ -187,7 +187,9 @@ class Background:
                     curve = self._train(lesson, curve)
                 else:
                     self._order(lesson)
-                self._stopping.wait(time.monotonic() - started)  # half of one core at most
+                # Half of one core at most, and a fifth while features are computed.
+                pauses = 1 if self._features_ended.is_set() else 4
+                self._stopping.wait(pauses * (time.monotonic() - started))
             seen, last = now, key
 
     def _smooth(self) -> None:

@@ -35,11 +35,11 @@ def ray_connection(address: str | None) -> Iterator[Any]:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **({} if address else local))
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise ConfigError(f"{setting('ray_address')} {address}: there is no cluster ({first_line(error)})") from error
-    try:
-        with redirect_stdout(WithoutRay(sys.stdout)):
+    with redirect_stdout(WithoutRay(sys.stdout)):
+        try:
             yield ray
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()  # which prints what it still has to say
 
 
 class WithoutRay:

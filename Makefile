@@ -45,12 +45,12 @@ docs: $(READY)  ## build the website into site/; a broken link or a warning is a
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
 	@echo "site/index.html"
 
-package: $(READY)  ## build wheel and sdist into dist/; install the wheel into an empty environment and train there
+package: $(READY)  ## build wheel and sdist into dist/; install the wheel into an empty environment and do all of the README there
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv dist/empty
-	dist/empty/bin/python -m pip install --quiet dist/*.whl
-	cd dist && empty/bin/rankingmatch --version && empty/bin/rankingmatch train digits --steps 100 --out empty/run
+	dist/empty/bin/python -m pip install --quiet "$$(echo dist/*.whl)[label]"
+	cd dist && empty/bin/rankingmatch --version && empty/bin/python -P ../tests/helpers/tour.py
 	rm -rf dist/empty
 
 results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data

@@ -33,6 +33,7 @@ MOST = 20_000  # pictures with features; of a larger folder, a random part and t
 FEWEST = 256  # features with which the first model is trained
 GROWTH = 1.5  # times as many features as before are worth another preparation
 SECONDS_BETWEEN_FITS = 1.0
+SECONDS_TO_STOP = 60  # at most; a model takes one or two
 WAITING = "two labels of each of two classes are needed"
 COMPUTING = "the features of the pictures are being computed"
 
@@ -91,14 +92,14 @@ class Background:
             thread.start()
 
     def stop(self) -> None:
-        """Stop the threads, and wait for them."""
+        """Stop the threads, and wait for them: Python must not end while one of them computes."""
         self._stopping.set()
         self._features.stop()
         if self._predicting is not None:
             self._predicting.terminate()
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(5)
+                thread.join(SECONDS_TO_STOP)
 
     # --- features ------------------------------------------------------------------------------------------------
 
@@ -213,15 +214,17 @@ class Background:
         if len(session.guesses.numbers) == 0:
             session.show(model={"state": "training", "labels": labels, "why": ""})
         probabilities, ids = learner.learn(lesson, seed, self._method)
-        curve = learner.curve_of(lesson, seed, self._method) if curve is None else curve
+        if curve is None and not self._stopping.is_set():
+            curve = learner.curve_of(lesson, seed, self._method)
         mixed, mixed_ids = self._mixed(probabilities, ids)
-        quality = learner.quality_of(lesson, mixed, mixed_ids, curve)
+        quality = learner.quality_of(lesson, mixed, mixed_ids, curve or [])
         guesses = learner.guesses_of(lesson, mixed, mixed_ids)
         ranking = learner.ranking_of(lesson, mixed, seed)
         session.use_model(guesses._replace(doubts=session.guesses.doubts), ranking)
         session.show(model={"state": "ready", "labels": labels, "why": ""}, quality=quality)
-        session.use_model(guesses._replace(doubts=learner.doubts_of(lesson, ids, seed)), ranking)
-        return quality["curve"] if quality else curve
+        if not self._stopping.is_set():
+            session.use_model(guesses._replace(doubts=learner.doubts_of(lesson, ids, seed)), ranking)
+        return quality["curve"] if quality else curve or []
 
     def _mixed(self, probabilities: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean of these probabilities and those of the run, over the classes of both."""

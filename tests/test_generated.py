@@ -132,13 +132,14 @@ def test_what_is_not_measured_yet_is_left_out(tmp_path: Path, monkeypatch: pytes
     keep_rows(
         tmp_path / "labeling-digits.json", "rankingmatch bench labeling", [simulated("ours"), simulated("random")]
     )
-    assert "| Digits | ours | 30.0 | 20.5 |" in results.block("labeling-stl10", "orders", "labeling-digits")
+    assert "| Digits | softmatch | ours | 30.0 | 20.5 |" in results.block("labeling-stl10", "orders", "labeling-digits")
     assert results.block("labeling-digits", "intervals").splitlines()[-1] == "| 1 | 1 | 0 | 0 |"
 
 
 def simulated(order: str) -> dict[str, object]:
     looks = [{"low": 10, "high": 60, "error": 33}, {"low": 9, "high": 20, "error": 22}]
-    return {"data": "Digits", "order": order, "seed": 0, "sizes": [10, 20], "errors": [30.0, 20.5], "looks": looks}
+    values = {"sizes": [10, 20], "errors": [30.0, 20.5], "looks": looks}
+    return {"data": "Digits", "method": "softmatch", "order": order, "seed": 0, **values}
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,9 @@ def rewritten(text: str) -> str:
 
 
 def draw() -> Iterator[str]:
-    """Draw the picture of every recipe, and of how cost grows."""
-    for path in sorted(RESULTS.glob("*.jsonl")):
+    """Draw the picture of every recipe that a page shows, and of how cost grows."""
+    text = "".join(page.read_text() for page in PAGES)
+    for path in (path for path in sorted(RESULTS.glob("*.jsonl")) if f"results/{path.stem}.svg" in text):
         outcome, _ = kept(path.stem)
         errors = errors_by_labels(outcome)
         with tempfile.TemporaryDirectory() as directory:

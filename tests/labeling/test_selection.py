@@ -14,7 +14,7 @@ from rankingmatch.labeling.selection import (
     is_audit_turn,
     next_pictures,
 )
-from rankingmatch.labeling.smoothing import known_rows, smooth_features
+from rankingmatch.training.smoothing import known_rows, smooth_features
 
 
 def blobs(each: int, classes: int = 5, dimensions: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

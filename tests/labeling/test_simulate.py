@@ -14,9 +14,9 @@ from rankingmatch.bench.measurement import keep_rows, read_measurement
 from rankingmatch.cli import cli
 from rankingmatch.cli.labeling_bench import read_labelings
 from rankingmatch.core.errors import ConfigError, DataError, RunError
-from rankingmatch.labeling.head_methods import LOGISTIC_REGRESSION
 from rankingmatch.labeling.known_data import known_pool
 from rankingmatch.labeling.simulate import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
+from rankingmatch.training.head_methods import LOGISTIC_REGRESSION
 
 quickly = partial(simulate, method=LOGISTIC_REGRESSION)
 

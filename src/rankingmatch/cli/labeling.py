@@ -12,7 +12,7 @@ import click
 from rankingmatch.cli.options import PathType
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
-from rankingmatch.labeling.head_methods import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
+from rankingmatch.training.head_methods import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.labeling.session import Session

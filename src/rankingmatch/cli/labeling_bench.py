@@ -11,7 +11,7 @@ import click
 
 from rankingmatch.cli.labeling import method_option
 from rankingmatch.cli.options import PathType, json_option
-from rankingmatch.labeling.head_methods import DEFAULT_METHOD, require_head_method
+from rankingmatch.training.head_methods import DEFAULT_METHOD, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.bench.tables import Table

@@ -21,11 +21,11 @@ from rankingmatch.data import printable
 from rankingmatch.labeling import learner
 from rankingmatch.labeling.features import Features
 from rankingmatch.labeling.guesses import NO_GUESSES
-from rankingmatch.labeling.head_methods import DEFAULT_METHOD
 from rankingmatch.labeling.learner import Lesson
 from rankingmatch.labeling.selection import Reason, is_audit_turn
 from rankingmatch.labeling.session import Session
-from rankingmatch.labeling.smoothing import smooth_features
+from rankingmatch.training.head_methods import DEFAULT_METHOD
+from rankingmatch.training.smoothing import smooth_features
 
 __all__ = ["Background", "pool_of"]
 

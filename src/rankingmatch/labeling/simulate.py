@@ -7,8 +7,6 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.labeling.audit import error_interval
-from rankingmatch.labeling.head import fit_head
-from rankingmatch.labeling.head_methods import DEFAULT_METHOD
 from rankingmatch.labeling.selection import (
     AUDIT_EVERY,
     NOT_SELECTABLE,
@@ -16,7 +14,9 @@ from rankingmatch.labeling.selection import (
     audit_numbers,
     next_pictures,
 )
-from rankingmatch.labeling.smoothing import fit_smoothing
+from rankingmatch.training.feature_head import fit_head
+from rankingmatch.training.head_methods import DEFAULT_METHOD
+from rankingmatch.training.smoothing import fit_smoothing
 
 __all__ = ["ORDERS", "SIZES", "AuditLook", "Pool", "Simulation", "interval_counts", "make_pool", "simulate"]
 

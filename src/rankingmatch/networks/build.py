@@ -67,7 +67,7 @@ class NetworkSettings:
     initial_head: Literal["random", "fitted"] = option(
         "random",
         "How the head starts: with random weights, or fitted to the labels on normalized pretrained features. If the "
-        "method uses unlabeled images, labels are first propagated to them, along nearest neighbors.",
+        "method uses unlabeled images, their labels are first predicted from these features.",
     )
     weights: str | None = option(
         None,

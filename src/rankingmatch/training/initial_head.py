@@ -1,33 +1,35 @@
-"""A head that starts from what pretrained features tell already: it is fitted to labels, propagated ones among them."""
+"""A head that starts from what pretrained features tell already: it is fitted to labels, predicted ones among them."""
 
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 from torch import nn
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
+from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Split
 from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.networks import batched_outputs, normalize_head
 from rankingmatch.networks.onnx import accelerated
-from rankingmatch.training.propagation import neighbor_graph, propagated_labels
+from rankingmatch.training.feature_head import fit_head
+from rankingmatch.training.head_methods import DEFAULT_METHOD
+from rankingmatch.training.smoothing import smooth_features
 from rankingmatch.training.state import State
 
 __all__ = ["fitted_head", "start_head"]
 
-MOST_IMAGES = 20_000  # the neighbors among so many are found within a minute
-GIVEN_WEIGHT = 10.0  # of a label that is given; a propagated one has its probability
+MOST_IMAGES = 20_000  # logistic regression on the features of so many takes seconds
+GIVEN_WEIGHT = 10.0  # of a label that is given; a predicted one has its probability
 AT_ONCE = 256  # images
 
 
 def start_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
     """Fit the head of a state, and that of its average, to labels.
 
-    If the method uses unlabeled images, labels are propagated to them first. With very many images, some are used.
+    If the method uses unlabeled images, their labels are predicted first. With very many images, some are used.
     """
     rows = _some_rows(split, seed) if state.objective.method.unlabeled_views else split.labeled_rows
-    tensors = fitted_head(_features(state, split, rows, progress), split.labels[rows], len(split.classes))
+    tensors = fitted_head(_features(state, split, rows, progress), split.labels[rows], len(split.classes), seed)
     for model in (state.model, state.ema):
         head = normalize_head(model.backbone)
         with torch.no_grad():
@@ -35,17 +37,22 @@ def start_head(state: State, split: Split, seed: int, progress: Progress = no_pr
                 getattr(head, name).copy_(torch.from_numpy(values))
 
 
-def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int) -> dict[str, np.ndarray]:
+def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> dict[str, np.ndarray]:
     """Logistic regression on normalized features, as the tensors of a `NormalizedLinear`.
+
+    Where a label is missing, it is predicted: by SoftMatch on features that move toward those of their neighbors, as
+    behind the labeling page. Features of new images are not smoothed, so the head itself takes them as they are.
 
     Parameters
     ----------
     features
         Features (n, width).
     labels
-        The class of each image (n,), or a negative number where it is to be propagated. Each class has a label.
+        The class of each image (n,), or a negative number where it is to be predicted. Each class has a label.
     classes
         The number of classes.
+    seed
+        The seed of what predicts labels.
 
     Returns
     -------
@@ -54,12 +61,12 @@ def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int) -> dict[
     """
     targets, weights = labels, np.full(len(labels), GIVEN_WEIGHT)
     if (labels < 0).any():
-        probabilities = propagated_labels(neighbor_graph(features), labels, classes)
-        targets = np.where(labels >= 0, labels, probabilities.argmax(1))
-        weights = np.where(labels >= 0, GIVEN_WEIGHT, probabilities.max(1))
+        smoothed = smooth_features(features, seed)
+        predicted = fit_head(smoothed, np.maximum(labels, -1), classes, seed, DEFAULT_METHOD).probabilities(smoothed)
+        targets = np.where(labels >= 0, labels, predicted.argmax(1))
+        weights = np.where(labels >= 0, GIVEN_WEIGHT, predicted.max(1))
     center = features.mean(0)
-    used = weights > 0
-    fit = LogisticRegression(max_iter=300).fit(normalize(features - center)[used], targets[used], weights[used])
+    fit = LogisticRegression(max_iter=300).fit(unit_features(features, center), targets, weights)
     weight, bias = fit.coef_, fit.intercept_
     if classes == 2:  # scikit-learn has one row for two classes
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2

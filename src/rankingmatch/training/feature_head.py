@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankingmatch.core.vectors import unit_features
-from rankingmatch.labeling.head_methods import LOGISTIC_REGRESSION
-from rankingmatch.labeling.smoothing import known_rows
+from rankingmatch.training.head_methods import LOGISTIC_REGRESSION
+from rankingmatch.training.smoothing import known_rows
 
-__all__ = ["Head", "fit_head", "out_of_fold"]
+__all__ = ["Head", "fit_head"]
 
 INVERSE_REGULARIZATION = 10.0
-FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -79,54 +78,12 @@ def fit_head(
     labels = np.where(labels >= 0, np.searchsorted(present, labels), -1)
     weight, bias = _logistic_regression(units[labels >= 0], labels[labels >= 0], len(present))
     if method != LOGISTIC_REGRESSION and len(present) > 1 and (labels < 0).any():
-        from rankingmatch.labeling.trained_head import train_head
+        from rankingmatch.training.trained_head import train_head
 
         weight, bias = train_head(units, labels, weight, bias, method, seed)
     whole = Head(mean, np.zeros((len(weight), classes), np.float32), np.full(classes, -np.inf, np.float32))
     whole.weight[:, present], whole.bias[present] = weight, bias
     return whole
-
-
-def out_of_fold(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> np.ndarray:
-    """Predict each labeled picture with a head that was trained without it: logistic regression on the others.
-
-    Parameters
-    ----------
-    features : numpy.ndarray
-        Features of all pictures, of shape (n, d).
-    labels : numpy.ndarray
-        Labels of shape (n,); negative without a label.
-    classes : int
-        The number of classes.
-    seed : int
-        The seed of the folds.
-
-    Returns
-    -------
-    numpy.ndarray
-        Probabilities of shape (labeled, classes), of the labeled pictures in ascending order.
-    """
-    rows = np.flatnonzero(labels >= 0)
-    folds = _folds(labels[rows], seed)
-    probabilities = np.zeros((len(rows), classes), np.float32)
-    for fold in np.unique(folds):
-        hidden = np.array(labels, copy=True)
-        hidden[rows[folds == fold]] = -1
-        if (hidden >= 0).any():
-            head = fit_head(features, hidden, classes, seed)
-            probabilities[folds == fold] = head.probabilities(features[rows[folds == fold]])
-        else:
-            probabilities[folds == fold] = 1 / classes
-    return probabilities
-
-
-def _folds(labels: np.ndarray, seed: int) -> np.ndarray:
-    """A fold for each label, such that the labels of a class are spread evenly over the folds."""
-    order = np.random.default_rng(seed).permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    folds = np.empty(len(labels), np.int64)
-    folds[order] = np.arange(len(labels)) % FOLDS
-    return folds
 
 
 def _logistic_regression(features: np.ndarray, labels: np.ndarray, classes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,10 +5,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from rankingmatch.core.vectors import unit_features
-from rankingmatch.labeling import head as head_module
-from rankingmatch.labeling import smoothing
-from rankingmatch.labeling.head import fit_head, out_of_fold
-from rankingmatch.labeling.smoothing import fit_smoothing, smooth_features
+from rankingmatch.training import feature_head, smoothing
+from rankingmatch.training.feature_head import fit_head
+from rankingmatch.training.smoothing import fit_smoothing, smooth_features
 
 
 def clusters(each: int = 30, classes: int = 4, dimensions: int = 24) -> tuple[np.ndarray, np.ndarray]:
@@ -28,7 +27,8 @@ def test_the_head_is_balanced_logistic_regression_and_gives_absent_classes_no_pr
     labels[rows] = truth[rows]
     found = fit_head(features, labels, 4, seed=0).probabilities(features)
     units = unit_features(features)
-    expected = LogisticRegression(C=head_module.INVERSE_REGULARIZATION, class_weight="balanced", max_iter=500, tol=1e-3)
+    regularization = feature_head.INVERSE_REGULARIZATION
+    expected = LogisticRegression(C=regularization, class_weight="balanced", max_iter=500, tol=1e-3)
     expected.fit(units[rows], truth[rows])
     np.testing.assert_allclose(found[:, list(present)], expected.predict_proba(units), atol=1e-4)
     assert found.shape == (len(truth), 4)
@@ -40,25 +40,6 @@ def test_a_head_of_one_class_predicts_it() -> None:
     labels = np.full(len(features), -1)
     labels[5] = 2
     assert fit_head(features, labels, 3, seed=0).probabilities(features[:2]).tolist() == [[0, 0, 1]] * 2
-
-
-def test_out_of_fold_predictions_do_not_see_the_label() -> None:
-    features, truth = clusters()
-    labels = np.where(np.arange(len(truth)) < 60, truth, -1)
-    wrong = labels.copy()
-    wrong[7] = (truth[7] + 1) % 4
-    held_out = out_of_fold(features, wrong, 4, seed=0)
-    assert held_out.shape == (60, 4)
-    assert held_out[7].argmax() == truth[7]
-    assert (held_out.argmax(1) == truth[:60]).mean() > 0.9
-    np.testing.assert_allclose(held_out.sum(1), 1, atol=1e-5)
-
-
-def test_out_of_fold_predictions_of_single_labels_are_defined() -> None:
-    features, _ = clusters()
-    labels = np.full(len(features), -1)
-    labels[3] = 1
-    assert out_of_fold(features, labels, 2, seed=0).tolist() == [[0.5, 0.5]]
 
 
 def test_smoothing_is_the_formula() -> None:

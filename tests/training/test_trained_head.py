@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.labeling import trained_head
-from rankingmatch.labeling.head import fit_head
-from rankingmatch.labeling.head_methods import DEFAULT_METHOD, require_head_method
 from rankingmatch.methods import METHODS
+from rankingmatch.training import trained_head
+from rankingmatch.training.feature_head import fit_head
+from rankingmatch.training.head_methods import DEFAULT_METHOD, require_head_method
 
 NEED_IMAGES = ("swwae", "cc-gan")
 

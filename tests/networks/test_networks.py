@@ -1,5 +1,6 @@
 """The networks have the paper's sizes and take any images."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -189,6 +190,15 @@ def test_channel_statistics_are_mean_and_deviation() -> None:
     mean, std = channel_statistics(images, rows)
     assert mean.tolist() == pytest.approx((images[rows] / 255).mean((0, 1, 2)).tolist())
     assert std.tolist() == pytest.approx((images[rows] / 255).std((0, 1, 2)).tolist())
+
+
+def test_channel_statistics_take_little_memory() -> None:
+    images = np.zeros((2000, 64, 64, 3), np.uint8)
+    tracemalloc.start()
+    channel_statistics(images, np.arange(len(images)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < images.nbytes  # of photographs, eight bytes a value would not fit into memory
 
 
 def test_outputs_go_through_all_images_in_evaluation_mode() -> None:

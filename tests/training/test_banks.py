@@ -80,6 +80,13 @@ def test_every_method_trains_on_a_bank(method: str, tune: Literal["top", "head"]
     assert any(name.startswith("backbone.blocks.15") for name in moved) == (tune == "top")
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_banks_are_for_every_precision(precision: Literal["bfloat16", "float16"], split: Split) -> None:
+    settings = replace(SETTINGS, precision=precision)
+    records = list(train(state_of(split, "top"), split, settings))
+    assert records[-1].step == SETTINGS.steps
+
+
 @pytest.mark.parametrize("tune", ["top", "head"])
 def test_maps_give_the_predictions_of_the_images(tune: Literal["top", "head"], split: Split) -> None:
     state = state_of(split, tune)

@@ -150,8 +150,15 @@ def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000)
     tuple of Tensor
         Mean (c,) and standard deviation (c,), at least 0.001, on the scale 0 to 1.
     """
-    chosen = images[rows[:: max(1, len(rows) // most)]].astype(np.float64) / 255
-    mean, std = chosen.mean((0, 1, 2)), chosen.std((0, 1, 2))
+    rows, channels = rows[:: max(1, len(rows) // most)], images.shape[3]
+    counts = np.zeros((channels, 256), np.int64)  # of each value: copies of many large images would not fit into memory
+    for start in range(0, len(rows), 256):
+        chosen = images[rows[start : start + 256]]
+        for channel in range(channels):
+            counts[channel] += np.bincount(chosen[..., channel].ravel(), minlength=256)
+    values, shares = np.arange(256) / 255, counts / counts.sum(1, keepdims=True)
+    mean = shares @ values
+    std = np.sqrt((shares * (values - mean[:, None]) ** 2).sum(1))
     return torch.from_numpy(mean).float(), torch.from_numpy(np.maximum(std, 1e-3)).float()
 
 

@@ -26,6 +26,7 @@ from rankingmatch.core.errors import (
     is_out_of_memory,
     setting,
 )
+from rankingmatch.core.freed_memory import keep_freed_memory
 from rankingmatch.core.names import to_utf8
 from rankingmatch.core.reading import MOST_JSON, BadFileError, require_regular
 from rankingmatch.core.signals import stop_requests
@@ -161,6 +162,8 @@ def _prepare_device(config: Config) -> torch.device:
         require_tensorboard()
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
+    if device.type == "cpu":
+        keep_freed_memory()
     if device.type == "cuda":  # resuming to identical weights needs deterministic kernels
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     return device

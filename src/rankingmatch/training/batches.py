@@ -115,7 +115,7 @@ def _views(
 ) -> tuple[Tensor, ...]:
     if isinstance(views, Bank):
         drawn = [(name, views.draw(name, len(rows), generator)) for name in names]
-        return tuple(views.take(name, own_rows(rows), own_rows(draw)).to(device) for name, draw in drawn)
+        return tuple(views.take(name, own_rows(rows), own_rows(draw)).to(device).float() for name, draw in drawn)
     assert images is not None
     own = _on_device(images, device)
     height, width = own.shape[2:]

@@ -26,7 +26,7 @@ def kept(recipe: str) -> tuple[Outcome, list[KeptRun]]:
 
 def full(recipe: str) -> str:
     """All rows and columns."""
-    return "".join(markdown(table) for table in kept(recipe)[0].tables)
+    return "\n".join(markdown(table) for table in kept(recipe)[0].tables)
 
 
 def folds(recipe: str) -> str:

@@ -53,7 +53,7 @@ __all__ = ["Display", "Job", "load_dataset", "load_split", "split_dataset", "sta
 # A class with so many times the labels of another is worth a warning: their sizes alone shift the difference of their
 # logits by ln 5 = 1.6.
 UNEVEN = 5
-REMEDY_HINT = "rebalance has remedies, for example logit-adjustment; balanced draws all classes equally often"
+REMEDY_HINT = "rebalance has remedies, for example crest; balanced draws all classes equally often"
 
 
 def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:

@@ -174,7 +174,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         require_exclusive({**given, **others}, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
         if self.network == NETWORK and min(height, width) >= SMALLEST_SIDE and not missing_weights(NETWORK):
-            suggested |= fine_tuning(min(height, width), count)
+            suggested |= fine_tuning(min(height, width), count, {**given, **others})
         if others.get("epochs") is not None:
             del suggested["steps"]
         values = {**suggested, **find_method(self.method).preset, **given, **others}

@@ -230,6 +230,48 @@ def test_a_fitted_head_replaces_the_random_one_in_model_and_average(
             np.testing.assert_allclose(tensors[f"backbone.classifier.{name}"].numpy(), values, rtol=1e-3, atol=1e-4)
 
 
+def finished(split: Split, method: str, **given: Any) -> tuple[State, list[tuple[str, int, int | None]]]:
+    """A state after training on a bank, and the progress that was reported."""
+    settings, shown = replace(SETTINGS, **given), list[tuple[str, int, int | None]]()
+    network = NetworkSettings("efficientnet-lite0", tune="top", initial_head="fitted")
+    state = initial_state(split, make_method(method), network, VIEWS, settings, CPU)
+    state.bank = make_bank(state, split, VIEWS)
+    start_head(state, split, seed=settings.seed)
+    list(train(state, split, settings, lambda *amount: shown.append(amount)))
+    return state, shown
+
+
+def test_the_final_head_is_fitted_to_the_features_after_training(split: Split) -> None:
+    trained, _ = finished(split, "fixmatch-ra")
+    fitted, shown = finished(split, "fixmatch-ra", final_head="fitted")
+    assert shown[-1] == ("fitting the head", len(split.images), len(split.images))
+    assert trained.bank is not None
+    _, features = predict_logits_and_features(trained.ema, trained.bank.views["weak"][0].transpose(0, 2, 3, 1), CPU)
+    assert features is not None
+    expected = fitted_head(features, split.labels, 3, seed=SETTINGS.seed)
+    for name, value in fitted.ema.state_dict().items():
+        if name.startswith("backbone.classifier."):
+            np.testing.assert_allclose(value.numpy(), expected[name.rpartition(".")[2]], rtol=1e-3, atol=1e-4)
+        else:
+            assert torch.equal(value, trained.ema.state_dict()[name])
+    for name, value in fitted.model.state_dict().items():  # what a longer training would go on from
+        assert torch.equal(value, trained.model.state_dict()[name])
+
+
+def test_without_unlabeled_images_the_final_head_is_the_trained_one(split: Split) -> None:
+    trained, _ = finished(split, "supervised")
+    fitted, shown = finished(split, "supervised", final_head="fitted")
+    assert shown == []
+    for name, value in fitted.ema.state_dict().items():
+        assert torch.equal(value, trained.ema.state_dict()[name])
+
+
+def test_a_final_head_that_is_fitted_needs_an_initial_one_that_is(split: Split) -> None:
+    settings = replace(SETTINGS, final_head="fitted")
+    with pytest.raises(ConfigError, match="final_head fitted needs initial_head fitted; give both"):
+        initial_state(split, make_method("fixmatch-ra"), NetworkSettings("small"), VIEWS, settings, CPU)
+
+
 def test_a_fitted_head_is_a_function_of_images_labels_and_seed(split: Split) -> None:
     heads = []
     for _ in range(2):

@@ -51,7 +51,7 @@ def _fitted(plan: Plan, seconds: float) -> tuple[dict[str, Any], float]:
     config = plan.config
     step, evaluation = measure(plan)
     view = seconds_per_view(plan)
-    most = seconds - STARTING
+    most = seconds - STARTING - _fitting_heads(plan, step)
     if config.training.evaluate_every is None:
         most -= EVALUATIONS * evaluation
     else:
@@ -61,3 +61,14 @@ def _fitted(plan: Plan, seconds: float) -> tuple[dict[str, Any], float]:
     if config.network.pretrained:
         steps = min(steps, LONGEST * config.training.total_steps)
     return {"steps": steps, "bank_views": views}, seconds - most + view + step
+
+
+def _fitting_heads(plan: Plan, step: float) -> float:
+    """Seconds to fit the head before and after training, given those of a step: a pass without gradients for each."""
+    from rankingmatch.training.initial_head import MOST_IMAGES  # scikit-learn takes a second to import
+
+    config = plan.config
+    fits = (config.network.initial_head == "fitted") + (config.training.final_head == "fitted")
+    images = min(plan.source.training or 0, MOST_IMAGES)
+    # With gradients, a step passes labeled images and two views of unlabeled ones: three times as much for an image.
+    return fits * images * step / (3 * config.training.batch_size * (1 + 2 * config.training.mu))

@@ -43,6 +43,9 @@ class Silent:
     def update(self, record: Record) -> None:
         """Show nothing."""
 
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Show nothing."""
+
     def close(self) -> None:
         """Show nothing."""
 
@@ -68,16 +71,29 @@ class JsonLines(Silent):
             return
         self._printed = time.monotonic()
 
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Print what is done between two steps."""
+        if time.monotonic() - self._printed >= SECONDS_BETWEEN_EVENTS:
+            print_event("loading", {"task": task, "done": done, "total": total})
+            self._printed = time.monotonic()
+
 
 class LogLines(Silent):
     """Prints a line per evaluation, and at least every 30 seconds, to standard error."""
 
     def __init__(self) -> None:
         self._printed = time.monotonic()
+        self._task = ""
 
     def start(self, job: Job) -> None:
         """Print what is about to be trained."""
         self.print(headline(job))
+
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Print what is done between two steps, once, and again if it takes long."""
+        if task != self._task or time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
+            self.print(_amount(task, done, total))
+            self._task = task
 
     def print(self, line: str) -> None:
         """Print a line immediately."""
@@ -138,6 +154,11 @@ class LiveDisplay:
             ]
             assert self._live is not None
             self._live.update(Group(self._bar, Text("  ".join(parts))))
+
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Show what is done between two steps, below the bar."""
+        assert self._live is not None
+        self._live.update(Group(self._bar, Text(_amount(task, done, total))))
 
     def close(self) -> None:
         """Leave the last numbers on the screen."""
@@ -207,6 +228,10 @@ def duration(seconds: float | None) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _amount(task: str, done: int, total: int | None) -> str:
+    return task if total is None else f"{task}: {done:,} of {total:,} images"
 
 
 def describe_pseudo_labels(metrics: Metrics) -> list[str]:

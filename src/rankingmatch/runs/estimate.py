@@ -111,6 +111,7 @@ def measure_step(
 ) -> tuple[float, State]:
     """The median seconds of a few steps, with a bank of noise if a part of the network is frozen; the last state."""
     settings = replace(settings, stop_after=MOST_STEPS, evaluate_every=MOST_STEPS + 1, log_every=1)
+    settings = replace(settings, final_head="trained")  # only steps are measured
     state = initial_state(split, method, network, views, settings, device)
     state.bank = noise_bank(state, split)
     times: list[float] = []

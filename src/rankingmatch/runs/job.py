@@ -223,6 +223,9 @@ class Display(Protocol):
     def update(self, record: Record) -> None:
         """Called after each step."""
 
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Called during what takes long between two steps."""
+
     def close(self) -> None:
         """Called after the last step, or when training ends for another reason."""
 
@@ -236,7 +239,7 @@ def train_job(job: Job, display: Display | None = None) -> None:
         with stop_requests() as stopped:
             if display is not None:
                 display.start(job)
-            for record in training_records(job, stopped):
+            for record in training_records(job, stopped, no_progress if display is None else display.progress):
                 if display is not None:
                     display.update(record)
     except (MemoryError, RuntimeError) as error:
@@ -258,22 +261,24 @@ def never() -> bool:
     return False
 
 
-def training_records(job: Job, stopped: Callable[[], bool] = never) -> Iterator[Record]:
+def training_records(
+    job: Job, stopped: Callable[[], bool] = never, progress: Progress = no_progress
+) -> Iterator[Record]:
     """Train to the end, write model and result into the run directory, and yield the record of each step.
 
     With several processes, the first one writes. When `stopped` returns True, a checkpoint is written and training
     ends early; it can be resumed to the identical result. Raises DivergedError, which leaves the last good checkpoint
     in place.
     """
-    return _train_and_write(job, stopped) if is_first() else _train_only(job, stopped)
+    return _train_and_write(job, stopped, progress) if is_first() else _train_only(job, stopped)
 
 
-def _train_and_write(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
+def _train_and_write(job: Job, stopped: Callable[[], bool], progress: Progress) -> Iterator[Record]:
     run, config, state = job.run, job.config, job.state
     saved, identity = time.monotonic(), run_identity(config, job.split)
     recorder = Recorder(run, state, config.execution, job.model_info)
     try:
-        for record in train(state, job.split, config.training):
+        for record in train(state, job.split, config.training, progress):
             recorder.add(record)
             job.stopped, due = any_process(stopped(), _checkpoint_is_due(config, state, saved))
             if job.stopped or due:

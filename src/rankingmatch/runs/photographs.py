@@ -24,6 +24,7 @@ FINE_TUNING: dict[str, Any] = {
     "tune": "top",
     "optimizer": "adamw",
     "initial_head": "fitted",
+    "final_head": "fitted",
     "learning_rate": 1e-2,  # of the head, whose features have unit length
     "backbone_learning_rate": 2e-4,
     "weight_decay": 1e-4,
@@ -59,11 +60,15 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     if problem := missing_weights(NETWORK):
         log.warning("training starts from random weights, because %s", problem)
         return None
-    chosen = fine_tuning(size, source.training or 1)
+    chosen = fine_tuning(size, source.training or 1, given)
     return {**source.preset(size), "image_size": size, "crop": True, **chosen, **FINE_TUNING_HYPERPARAMETERS}
 
 
-def fine_tuning(size: int, count: int) -> dict[str, Any]:
-    """The settings for `count` photographs of this size in pixels."""
+def fine_tuning(size: int, count: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for `count` photographs of this size in pixels, beside those that are given."""
     views = min(MOST_VIEWS, max(1, IMAGES_IN_BANK // count))
-    return {**FINE_TUNING, "padding": round(0.1 * size), "cutout": round(0.375 * size), "bank_views": views}
+    chosen = {**FINE_TUNING, "padding": round(0.1 * size), "cutout": round(0.375 * size), "bank_views": views}
+    remedied = given.get("balanced") or given.get("rebalance", "none") != "none"
+    if remedied or given.get("initial_head") == "random":
+        chosen["final_head"] = "trained"  # one that is fitted does not know of remedies for unbalanced classes
+    return chosen

@@ -1,4 +1,7 @@
-"""A head that starts from what pretrained features tell already: it is fitted to labels, predicted ones among them."""
+"""A head that is fitted to features and labels, predicted ones among them: before training, and again at its end."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,16 +12,16 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Split
 from rankingmatch.data.progress import Progress, no_progress
-from rankingmatch.networks import batched_outputs, normalize_head
+from rankingmatch.networks import Classifier, batched_outputs, normalize_head
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.feature_head import fit_head
 from rankingmatch.training.head_methods import DEFAULT_METHOD
 from rankingmatch.training.smoothing import smooth_features
 from rankingmatch.training.state import State
 
-__all__ = ["fitted_head", "start_head"]
+__all__ = ["MOST_IMAGES", "finish_head", "fitted_head", "start_head"]
 
-MOST_IMAGES = 20_000  # logistic regression on the features of so many takes seconds
+MOST_IMAGES = 5_000  # the features of so many take half a minute on a core
 GIVEN_WEIGHT = 10.0  # of a label that is given; a predicted one has its probability
 AT_ONCE = 256  # images
 
@@ -28,9 +31,24 @@ def start_head(state: State, split: Split, seed: int, progress: Progress = no_pr
 
     If the method uses unlabeled images, their labels are predicted first. With very many images, some are used.
     """
+    _fit(state, split, seed, (state.model, state.ema), partial(progress, "starting the head"))
+
+
+def finish_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
+    """Fit the head of a state's average once more, to the features that training has improved.
+
+    Neighbors are more often of the same class then, and so are the predicted labels.
+    """
+    if state.objective.method.unlabeled_views:
+        _fit(state, split, seed, (state.ema,), partial(progress, "fitting the head"))
+
+
+def _fit(
+    state: State, split: Split, seed: int, models: Iterable[Classifier], progress: Callable[[int, int], None]
+) -> None:
     rows = _some_rows(split, seed) if state.objective.method.unlabeled_views else split.labeled_rows
     tensors = fitted_head(_features(state, split, rows, progress), split.labels[rows], len(split.classes), seed)
-    for model in (state.model, state.ema):
+    for model in models:
         head = normalize_head(model.backbone)
         with torch.no_grad():
             for name, values in tensors.items():
@@ -82,7 +100,7 @@ def _some_rows(split: Split, seed: int) -> np.ndarray:
     return np.union1d(split.labeled_rows, unlabeled)
 
 
-def _features(state: State, split: Split, rows: np.ndarray, progress: Progress) -> np.ndarray:
+def _features(state: State, split: Split, rows: np.ndarray, progress: Callable[[int, int], None]) -> np.ndarray:
     """The features of training images: of the first precomputed view, or of the images if there is no bank."""
     model: nn.Module = state.ema
     if state.bank is not None:
@@ -95,5 +113,5 @@ def _features(state: State, split: Split, rows: np.ndarray, progress: Progress) 
     for start in range(0, len(rows), AT_ONCE):
         chosen = rows[start : start + AT_ONCE]
         features += [output.features.cpu().numpy() for output in batched_outputs(model, inputs[chosen], state.device)]
-        progress("starting the head", start + len(chosen), len(rows))
+        progress(start + len(chosen), len(rows))
     return np.concatenate(features)

@@ -10,18 +10,20 @@ import torch
 from torch import nn
 
 from rankingmatch.core.devices import autocast
-from rankingmatch.core.distributed import average_statistics, gathered, rank
+from rankingmatch.core.distributed import average_statistics, gathered, is_first, on_all_processes, rank
 from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confusion_matrix, error_rate
 from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
 from rankingmatch.data import Images, Split
 from rankingmatch.data.bank import Bank
+from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import predict_logits
 from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
 from rankingmatch.training.reading import StepImages, read_images, read_steps
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
 from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.snapshot import share_state
 from rankingmatch.training.state import State
 
 __all__ = ["train", "training_step", "update_ema"]
@@ -68,7 +70,7 @@ def learn_from_probe(probe: Probe, ema: nn.Module) -> None:
     probe.policy.learn(probe.draw, proximity.cpu())
 
 
-def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Record]:
+def train(state: State, split: Split, settings: TrainSettings, progress: Progress = no_progress) -> Iterator[Record]:
     """Train a state to the last step, and yield a Record after each step.
 
     Between two records the state is complete: the caller may save it, stop, and later continue from the saved state
@@ -82,6 +84,8 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
         The images and labels.
     settings
         The training protocol.
+    progress
+        Told of what takes long between two steps.
 
     Raises
     ------
@@ -114,6 +118,8 @@ def train(state: State, split: Split, settings: TrainSettings) -> Iterator[Recor
         step_seconds = time.perf_counter() - step_started
         if evaluating:
             state.raise_if_diverged()
+            if state.step == steps and settings.final_head == "fitted":
+                _finish_head(state, split, settings.seed, progress)
             evaluation = _evaluation(state, split)
             state.seconds = seconds_before + time.perf_counter() - started
         if metrics:
@@ -131,6 +137,13 @@ def _step_images(state: State, split: Split, settings: TrainSettings) -> Iterato
     method, pinned = state.objective.method, state.device.type == "cuda"
     ahead = pinned and method.given_labels is None
     return read_steps(partial(read_images, split, method, settings, pinned), state.step, ahead)
+
+
+def _finish_head(state: State, split: Split, seed: int, progress: Progress) -> None:
+    from rankingmatch.training.initial_head import finish_head  # scikit-learn takes a second to import
+
+    on_all_processes(lambda: finish_head(state, split, seed, progress) if is_first() else None)
+    share_state(state)
 
 
 def _evaluation(state: State, split: Split) -> Evaluation:

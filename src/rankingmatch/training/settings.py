@@ -38,6 +38,11 @@ class TrainSettings:
     ema_decay: float = option(
         0.999, "Decay of the moving average of the weights, which is evaluated and saved.", interval="[0, 1)"
     )
+    final_head: Literal["trained", "fitted"] = option(
+        "trained",
+        "The head at the end: as trained, or fitted once more as with {initial_head} fitted, to the features that "
+        "training has improved; only if the method uses unlabeled images.",
+    )
     seed: int = option(
         0,
         "Random seed: determines the labels, initial weights, batches and views; a fold is a seed.",

@@ -127,6 +127,8 @@ def initial_state(
         )
     if network.initial_head == "fitted":
         normalize_head(model.backbone)
+    elif settings.final_head == "fitted":
+        raise ConfigError(f"{setting('final_head')} fitted needs {setting('initial_head')} fitted; give both")
     set_batchnorm_momentum(model, network.batchnorm_momentum or statistics_momentum(settings.total_steps))
     fixed = network.pretrained if network.fixed_batchnorm is None else network.fixed_batchnorm
     if fixed or network.tune != "all":

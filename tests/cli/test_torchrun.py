@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from image_folders import class_folders
+from safetensors.torch import load_file
 from torchrun import torchrun
 
 from rankingmatch.cli import main
@@ -143,3 +146,23 @@ def test_a_network_with_idle_parameters_is_refused_in_words(tmp_path: Path) -> N
     _, err = process.communicate(timeout=120)
     assert "error: the network has parameters that receive no gradient" in err, err
     assert "]: Traceback" not in err
+
+
+def test_two_processes_fit_the_head_of_photographs_as_one_does(tmp_path: Path) -> None:
+    photos = class_folders(tmp_path / "photos", each=8, size=(80, 70))
+    quick = [
+        "train",
+        str(photos),
+        *["--labels", "6", "--image-size", "64", "--steps", "2", "--batch-size", "4", "--threads", "1", "--no-report"],
+    ]
+    main([*quick, "--quiet", "--out", str(tmp_path / "one")])
+    process = torchrun(2, "rankingmatch", *quick, "--out", tmp_path / "two")
+    _, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert err.count("fitting the head: ") == 1
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        # Logistic regression stops early, and what it finds depends on the last digits of the features.
+        tolerance = 0.05 if "classifier" in name else 1e-4
+        assert torch.allclose(two[name], value, atol=tolerance), name

@@ -47,6 +47,23 @@ def test_photographs_are_fine_tuned(tmp_path: Path) -> None:
     assert "starting from pretrained weights of efficientnet-lite0 (--no-pretrained for random ones)" in text
 
 
+@pytest.mark.parametrize(
+    ("given", "final_head"),
+    [
+        ({}, "fitted"),
+        ({"rebalance": "none"}, "fitted"),
+        ({"rebalance": "crest"}, "trained"),
+        ({"balanced": True}, "trained"),
+        ({"initial_head": "random"}, "trained"),
+        ({"rebalance": "crest", "final_head": "fitted"}, "fitted"),
+    ],
+)
+def test_the_head_is_fitted_again_at_the_end_unless_classes_are_to_be_balanced(
+    given: dict[str, Any], final_head: str, tmp_path: Path
+) -> None:
+    assert resolve(folder_of(tmp_path / "photos"), None, given).config.training.final_head == final_head
+
+
 def test_a_method_gets_only_the_hyperparameters_it_has(tmp_path: Path) -> None:
     photos = folder_of(tmp_path / "photos")
     assert resolve(photos, "fixmatch-ra", {}).config.hyperparameters["threshold"] == 0.8

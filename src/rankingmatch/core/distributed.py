@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 # One process of a machine may decode a large folder while the others wait. A dead process is noticed at once.
 TIMEOUT = timedelta(hours=2)
+_ALONE = ContextVar("_ALONE", default=False)
 
 
 @contextmanager
@@ -86,7 +88,18 @@ def _explain(error: RuntimeError) -> None:
 
 def world_size() -> int:
     """The number of processes that train the run."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    several = dist.is_available() and dist.is_initialized() and not _ALONE.get()
+    return dist.get_world_size() if several else 1
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, this process trains something of its own, and the others do not take part."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
 
 
 def rank() -> int:

@@ -8,6 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
+from rankingmatch.core.distributed import alone
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Split
@@ -47,7 +48,8 @@ def _fit(
     state: State, split: Split, seed: int, models: Iterable[Classifier], progress: Callable[[int, int], None]
 ) -> None:
     rows = _some_rows(split, seed) if state.objective.method.unlabeled_views else split.labeled_rows
-    tensors = fitted_head(_features(state, split, rows, progress), split.labels[rows], len(split.classes), seed)
+    with alone():  # one process fits, and shares the result
+        tensors = fitted_head(_features(state, split, rows, progress), split.labels[rows], len(split.classes), seed)
     for model in models:
         head = normalize_head(model.backbone)
         with torch.no_grad():

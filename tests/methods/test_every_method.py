@@ -213,6 +213,7 @@ def plus_one(rows: naive.Rows) -> naive.Rows:
         ("fixmatch-ra", {"threshold": 0.6}, None),
         ("rankingmatch-bm", {"unlabeled_weight": 0.3}, naive_mean),
         ("rankingmatch-bm", {"ranking_weight": 0.3}, naive_mean),
+        ("rankingmatch-bm", {"ranking_ramp": 0.8}, naive_mean),
         ("rankingmatch-bm", {"rank_all": True}, naive_mean),
         ("rankingmatch-bm", {"rank_on": "features"}, lambda rows, labels: naive_mean(plus_one(rows), labels)),
         ("rankingmatch-bm", {"margin": 0.1}, other_ranking(naive.batch_mean, m=0.1, true_mean=False)),
@@ -244,7 +245,9 @@ def test_every_hyper_parameter_does_what_it_says(
     expected += hyperparameters.get("unlabeled_weight", 1.0) * unlabeled
     if rank is not None:
         strong = rank([rows[10 + i] for i in ranked], [pseudo[i] for i in ranked])
-        expected += hyperparameters.get("ranking_weight", 1.0) * (rank(rows[:4], [0, 1, 1, 2]) + strong)
+        weight = hyperparameters.get("ranking_weight", 1.0)
+        weight *= 2 / 8 if "ranking_ramp" in hyperparameters else 1  # at step 2, with a ramp over 8 of 10 steps
+        expected += weight * (rank(rows[:4], [0, 1, 1, 2]) + strong)
     assert fixed_losses(name, logits, **hyperparameters).total.item() == pytest.approx(expected, rel=1e-9)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
+from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
@@ -47,6 +48,9 @@ class RankingMatch(Method):
     threshold: float = shared_options.threshold()
     unlabeled_weight: float = shared_options.unlabeled_weight()
     ranking_weight: float = option(1.0, "λ_r: weight of the ranking losses.", interval="[0, inf)")
+    ranking_ramp: float = option(
+        0.0, "Fraction of training over which λ_r increases linearly from 0; the paper has none.", interval="[0, 1]"
+    )
     margin: float = option(0.5, "m: margin of the triplet losses.", interval="[0, inf)", used_by=TRIPLETS)
     soft_margin: bool = option(True, "f: softplus (soft margin) instead of the hinge.", used_by=TRIPLETS)
     squared: bool = option(False, "d: squared Euclidean distance instead of the Euclidean distance.", used_by=TRIPLETS)
@@ -100,7 +104,8 @@ class RankingMatch(Method):
         labeled_rank = self._rank(self._ranked(outputs.labeled), batch.labels)
         confident = None if self.rank_all else pseudo.confident
         unlabeled_rank = self._rank(self._ranked(outputs.strong), pseudo.labels, confident)
-        total = losses.total + self.ranking_weight * (labeled_rank + unlabeled_rank)
+        weight = self.ranking_weight * linear_ramp(context.step, context.steps, self.ranking_ramp)
+        total = losses.total + weight * (labeled_rank + unlabeled_rank)
         parts = {**losses.parts, "labeled_rank": labeled_rank, "unlabeled_rank": unlabeled_rank}
         return Losses(total, parts, pseudo)
 

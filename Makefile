@@ -54,7 +54,7 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 	rm -rf dist/empty
 
 results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-longtail laptop-svhn weak-pass skip-unsure --keep docs/results --out runs/results
+	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-ranking digits-longtail laptop-svhn weak-pass skip-unsure --keep docs/results --out runs/results
 	$(BIN)/rankingmatch bench labeling stl10 digits --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --seeds 10 --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --method rankingmatch-bm --keep docs/results
@@ -72,6 +72,7 @@ performance: $(PEERS)  ## measure speed and memory again, and write the tables o
 	$(BIN)/python benchmarks/variants.py --network digits --batch-size 32 --rounds 7 --keep docs/results
 	$(BIN)/python benchmarks/folders.py --memory 10000 100000 --keep docs/results
 	$(BIN)/python benchmarks/bank.py $(PHOTOGRAPHS) --keep docs/results
+	$(BIN)/python benchmarks/first_model.py $(PHOTOGRAPHS) --keep docs/results
 	$(BIN)/python docs/results.py
 
 screenshots: demo  ## make the pictures of the labeling page and of the report again, in a real browser; PHOTOS has class folders

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ def main() -> None:
         place = Path(directory)
         make_photographs(place / "photos", 60)
         make_photographs(place / "new-photos", 6)
-        timed("label", label, place)
+        timed("label", label, place, list(COLORS), LABELS, lambda name: name.partition("-")[0])
         for command in commands():
             timed(command[0], run, place, *command)
         timed("Python", run_python, place)
@@ -40,11 +40,13 @@ def main() -> None:
         assert (place / "model.onnx").stat().st_size > 10**6
 
 
-def timed(name: str, step: Callable[..., None], *arguments: object) -> None:
-    """Take a step."""
+def timed(name: str, step: Callable[..., None], *arguments: object) -> float:
+    """Take a step, and return the seconds it took."""
     started = time.monotonic()
     step(*arguments)
-    print(f"{name}: {time.monotonic() - started:.0f} s", flush=True)
+    seconds = time.monotonic() - started
+    print(f"{name}: {seconds:.0f} s", flush=True)
+    return seconds
 
 
 def make_photographs(folder: Path, count: int) -> None:
@@ -61,14 +63,15 @@ def make_photographs(folder: Path, count: int) -> None:
         image.save(folder / f"{kind}-{number:02}.jpg")
 
 
-def commands() -> list[list[str]]:
-    """The README's commands after labeling, with a short training."""
+def commands(*, steps: int | None = 4) -> list[list[str]]:
+    """The README's commands after labeling; training is as short as this, unless it is None."""
     found = re.findall(r"^rankingmatch ((?:train|predict|export|evaluate) [^#\n]*)", README.read_text(), re.MULTILINE)
     split = [command.split() for command in found]
     wanted = [
         words for words in split if "photos" in " ".join(words) and (words[0] != "train" or "--labels-csv" in words)
     ]
-    return [[*words, "--steps", "4"] if words[0] == "train" else words for words in wanted]
+    length = [] if steps is None else ["--steps", str(steps)]
+    return [[*words, *length] if words[0] == "train" else words for words in wanted]
 
 
 def run(place: Path, *arguments: str) -> None:
@@ -76,21 +79,23 @@ def run(place: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "rankingmatch", *arguments], cwd=place, check=True, stdout=subprocess.DEVNULL)
 
 
-def label(place: Path) -> None:
-    """Label photographs as the page does, and stop the server."""
+def label(place: Path, classes: Sequence[str], count: int, class_of: Callable[[str], str]) -> None:
+    """Label photographs by the truth, as the page does, and stop the server.
+
+    `class_of` gives the class of a picture's name.
+    """
     command = [sys.executable, "-m", "rankingmatch", "label", "photos", "--no-browser", "--port", "0"]
-    server = subprocess.Popen([*command, "--classes", ",".join(COLORS)], cwd=place, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([*command, "--classes", ",".join(classes)], cwd=place, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = next(line.split()[1] for line in server.stdout if line.startswith("open "))
     origin = f"http://{urlsplit(address).netloc}"
     with requests.Session() as page:
         page.get(address, timeout=30).raise_for_status()
         ids = {one["name"]: one["id"] for one in page.get(f"{origin}/state", timeout=30).json()["classes"]}
-        for _ in range(LABELS):
-            given = page.get(f"{origin}/next", params={"client": "tour", "count": "1"}, timeout=30).json()["pictures"][
-                0
-            ]
-            choice = ids[given["name"].partition("-")[0]]
+        for _ in range(count):
+            asked = page.get(f"{origin}/next", params={"client": "tour", "count": "1"}, timeout=30).json()
+            given = asked["pictures"][0]
+            choice = ids[class_of(given["name"])]
             body = {"client": "tour", "number": given["number"], "origin": "hand", "class": choice}
             page.post(f"{origin}/label", json=body, headers={"Origin": origin}, timeout=30).raise_for_status()
     server.send_signal(signal.SIGINT)

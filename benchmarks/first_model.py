@@ -3,7 +3,7 @@
     python benchmarks/first_model.py data/clothing
 
 DIRECTORY has class folders in train/ and test/. The photographs of train/ are put into one folder, the truth answers on
-the labeling page as soon as it asks, and the predictions for test/ are compared with the truth.
+the labeling page after as many seconds as a person takes, and the predictions for test/ are compared with the truth.
 """
 
 import argparse
@@ -37,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--labels", type=int, default=50, help="pictures to label, random checks among them")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each label")
     add_keep(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
@@ -48,9 +49,9 @@ def main() -> None:
         rows = [
             {
                 "step": "label",
-                "seconds": timed("label", label, place, classes, given.labels, truth.__getitem__),
+                "seconds": timed("label", label, place, classes, given.labels, truth.__getitem__, given.seconds),
                 "what": f"{given.labels} of {len(truth):,} photographs in {len(classes)} classes, random checks among "
-                "them; the truth answers at once",
+                f"them; the truth answers after {given.seconds:g} seconds",
             }
         ]
         notes = {"train": "fine-tuning on labels and all other photographs", "evaluate": "on the random checks"}

@@ -79,10 +79,10 @@ def run(place: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "rankingmatch", *arguments], cwd=place, check=True, stdout=subprocess.DEVNULL)
 
 
-def label(place: Path, classes: Sequence[str], count: int, class_of: Callable[[str], str]) -> None:
+def label(place: Path, classes: Sequence[str], count: int, class_of: Callable[[str], str], pause: float = 0.0) -> None:
     """Label photographs by the truth, as the page does, and stop the server.
 
-    `class_of` gives the class of a picture's name.
+    `class_of` gives the class of a picture's name, after a pause in seconds.
     """
     command = [sys.executable, "-m", "rankingmatch", "label", "photos", "--no-browser", "--port", "0"]
     server = subprocess.Popen([*command, "--classes", ",".join(classes)], cwd=place, stdout=subprocess.PIPE, text=True)
@@ -95,6 +95,7 @@ def label(place: Path, classes: Sequence[str], count: int, class_of: Callable[[s
         for _ in range(count):
             asked = page.get(f"{origin}/next", params={"client": "tour", "count": "1"}, timeout=30).json()
             given = asked["pictures"][0]
+            time.sleep(pause)
             choice = ids[class_of(given["name"])]
             body = {"client": "tour", "number": given["number"], "origin": "hand", "class": choice}
             page.post(f"{origin}/label", json=body, headers={"Origin": origin}, timeout=30).raise_for_status()

@@ -1,15 +1,9 @@
 """Predictions for labeled pictures by heads that have not seen their labels."""
 
 import numpy as np
+from feature_clusters import clusters
 
 from rankingmatch.labeling.out_of_fold import out_of_fold
-
-
-def clusters(each: int = 30, classes: int = 4, dimensions: int = 24) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    truth = np.tile(np.arange(classes), each)
-    centers = 1.2 * rng.standard_normal((classes, dimensions))
-    return (centers[truth] + rng.standard_normal((len(truth), dimensions))).astype(np.float32), truth
 
 
 def test_out_of_fold_predictions_do_not_see_the_label() -> None:

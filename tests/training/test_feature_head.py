@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
+from feature_clusters import clusters
 from sklearn.linear_model import LogisticRegression
 
 from rankingmatch.core.vectors import unit_features
 from rankingmatch.training import feature_head, smoothing
 from rankingmatch.training.feature_head import fit_head
 from rankingmatch.training.smoothing import fit_smoothing, smooth_features
-
-
-def clusters(each: int = 30, classes: int = 4, dimensions: int = 24) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    truth = np.tile(np.arange(classes), each)
-    centers = 1.2 * rng.standard_normal((classes, dimensions))
-    return (centers[truth] + rng.standard_normal((len(truth), dimensions))).astype(np.float32), truth
 
 
 @pytest.mark.parametrize("present", [(0, 1, 2, 3), (1, 3)])

@@ -12,7 +12,7 @@ def keep_freed_memory() -> None:
     """Let this process reuse the memory that it frees, instead of returning it to the system.
 
     glibc returns blocks of many megabytes at once, and a step of training asks for the same ones again: the system
-    clears every page anew, up to half of the time on a CPU. Other allocators are left as they are.
+    clears every page anew, which takes long on a CPU. Other allocators are left as they are.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt

@@ -30,7 +30,7 @@ from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import NETWORK, SMALLEST_SIDE, fine_tuning
 from rankingmatch.training.banks import make_bank
-from rankingmatch.training.initial_head import start_head
+from rankingmatch.training.head_fitting import start_head
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
 

@@ -18,8 +18,10 @@ from rankingmatch.methods import METHODS, find_method, make_method
 from rankingmatch.networks import NetworkSettings, onnx, predict_logits, predict_logits_and_features
 from rankingmatch.training import banks
 from rankingmatch.training.banks import make_bank, noise_bank
-from rankingmatch.training.initial_head import fitted_head, start_head
+from rankingmatch.training.head_fitting import fitted_head, start_head
 from rankingmatch.training.loop import confusion_of, train
+from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.snapshot import restore, take_snapshot
 from rankingmatch.training.state import State, initial_state
 
 VIEWS = replace(VIEW_SETTINGS, bank_views=2)
@@ -230,13 +232,19 @@ def test_a_fitted_head_replaces_the_random_one_in_model_and_average(
             np.testing.assert_allclose(tensors[f"backbone.classifier.{name}"].numpy(), values, rtol=1e-3, atol=1e-4)
 
 
-def finished(split: Split, method: str, **given: Any) -> tuple[State, list[tuple[str, int, int | None]]]:
-    """A state after training on a bank, and the progress that was reported."""
-    settings, shown = replace(SETTINGS, **given), list[tuple[str, int, int | None]]()
+def fitted_state(split: Split, method: str, settings: TrainSettings) -> State:
+    """The state before training on a bank, with a fitted head."""
     network = NetworkSettings("efficientnet-lite0", tune="top", initial_head="fitted")
     state = initial_state(split, make_method(method), network, VIEWS, settings, CPU)
     state.bank = make_bank(state, split, VIEWS)
     start_head(state, split, seed=settings.seed)
+    return state
+
+
+def finished(split: Split, method: str, **given: Any) -> tuple[State, list[tuple[str, int, int | None]]]:
+    """A state after training on a bank, and the progress that was reported."""
+    settings, shown = replace(SETTINGS, **given), list[tuple[str, int, int | None]]()
+    state = fitted_state(split, method, settings)
     list(train(state, split, settings, lambda *amount: shown.append(amount)))
     return state, shown
 
@@ -270,6 +278,31 @@ def test_a_final_head_that_is_fitted_needs_an_initial_one_that_is(split: Split) 
     settings = replace(SETTINGS, final_head="fitted")
     with pytest.raises(ConfigError, match="final_head fitted needs initial_head fitted; give both"):
         initial_state(split, make_method("fixmatch-ra"), NetworkSettings("small"), VIEWS, settings, CPU)
+
+
+def test_the_final_weights_are_an_average_of_those_before_and_after_training(split: Split) -> None:
+    before, _ = finished(split, "supervised", learning_rate=1e-12)
+    after, _ = finished(split, "supervised")
+    averaged, _ = finished(split, "supervised", trained_share=0.25)
+    start, trained = before.ema.state_dict(), after.ema.state_dict()
+    assert not torch.equal(start["backbone.classifier.weight"], trained["backbone.classifier.weight"])
+    for name, value in averaged.ema.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), 0.75 * start[name].numpy() + 0.25 * trained[name].numpy(), atol=1e-6)
+    for name, value in averaged.model.state_dict().items():  # what a longer training would go on from
+        assert torch.equal(value, after.model.state_dict()[name])
+
+
+def test_a_training_that_is_resumed_knows_the_weights_it_started_from(split: Split) -> None:
+    whole, _ = finished(split, "fixmatch-ra", trained_share=0.5, final_head="fitted")
+    settings = replace(SETTINGS, trained_share=0.5, final_head="fitted")
+    first = fitted_state(split, "fixmatch-ra", settings)
+    next(train(first, split, settings))
+    resumed = fitted_state(split, "fixmatch-ra", replace(settings, seed=7))  # from other weights
+    resumed.bank = first.bank
+    restore(resumed, take_snapshot(first))
+    list(train(resumed, split, settings))
+    for name, value in whole.ema.state_dict().items():
+        assert torch.equal(value, resumed.ema.state_dict()[name])
 
 
 def test_a_fitted_head_is_a_function_of_images_labels_and_seed(split: Split) -> None:

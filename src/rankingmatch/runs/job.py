@@ -149,7 +149,7 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress, bank_computer:
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
     lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
     if state.step == 0 and config.network.initial_head == "fitted":
-        from rankingmatch.training.initial_head import start_head  # scikit-learn takes a second to import
+        from rankingmatch.training.head_fitting import start_head  # scikit-learn takes a second to import
 
         on_all_processes(lambda: start_head(state, split, config.training.seed, progress) if is_first() else None)
     share_state(state)

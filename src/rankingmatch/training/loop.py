@@ -97,6 +97,8 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
     started, seconds_before = time.perf_counter(), state.seconds
     images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
     classes, last = len(split.classes), time.perf_counter()
+    if state.step == 0 and settings.trained_share < 1:
+        state.remember_start()  # the head has been fitted since the state was made
     upcoming = _step_images(state, split, settings)
     while state.step < steps:
         step, step_started = state.step, time.perf_counter()
@@ -118,6 +120,8 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
         step_seconds = time.perf_counter() - step_started
         if evaluating:
             state.raise_if_diverged()
+            if state.step == steps and settings.trained_share < 1:
+                state.average_with_start(settings.trained_share)
             if state.step == steps and settings.final_head == "fitted":
                 _finish_head(state, split, settings.seed, progress)
             evaluation = _evaluation(state, split)
@@ -140,7 +144,7 @@ def _step_images(state: State, split: Split, settings: TrainSettings) -> Iterato
 
 
 def _finish_head(state: State, split: Split, seed: int, progress: Progress) -> None:
-    from rankingmatch.training.initial_head import finish_head  # scikit-learn takes a second to import
+    from rankingmatch.training.head_fitting import finish_head  # scikit-learn takes a second to import
 
     on_all_processes(lambda: finish_head(state, split, seed, progress) if is_first() else None)
     share_state(state)

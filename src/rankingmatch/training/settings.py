@@ -38,6 +38,12 @@ class TrainSettings:
     ema_decay: float = option(
         0.999, "Decay of the moving average of the weights, which is evaluated and saved.", interval="[0, 1)"
     )
+    trained_share: float = option(
+        1.0,
+        "Share of the trained weights in the final ones; the rest are those that training started from. Less than 1 "
+        "keeps more of what a pretrained network knows.",
+        interval="(0, 1]",
+    )
     final_head: Literal["trained", "fitted"] = option(
         "trained",
         "The head at the end: as trained, or fitted once more as with {initial_head} fitted, to the features that "

@@ -114,6 +114,7 @@ PARTS = (
         lambda state, tensors: _load(state.objective, tensors),
     ),
     Part("ema.", lambda state: state.ema.state_dict(), lambda state, tensors: _load(state.ema, tensors)),
+    Part("start.", lambda state: state.start, lambda state, tensors: state.start.update(tensors)),
     Part("views.", _rates, _set_rates),
     Part("scaler.", _scaler, _set_scaler),
     Part(

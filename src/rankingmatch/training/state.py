@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.amp import GradScaler
 
 from rankingmatch.augment import Policy, ViewSettings, view_policies
@@ -61,6 +61,7 @@ class State:
     best_error: float | None = None
     window: Window = field(default_factory=Window)
     bank: Bank | None = None  # instead of views of images, if a part of the network is frozen
+    start: dict[str, Tensor] = field(default_factory=dict)  # trainable weights before training, if they are needed
     # Of float16 only: multiplies the loss so that small gradients are not rounded to 0, and skips steps that overflow.
     scaler: GradScaler = field(default_factory=lambda: GradScaler(enabled=False))
 
@@ -75,6 +76,24 @@ class State:
     def replica(self) -> nn.Module:
         """The objective as a step calls it: wrapped in DDP if there are several processes."""
         return replicated(self.objective)
+
+    def remember_start(self) -> None:
+        """Keep a copy of the weights that training starts from."""
+        self.start = {name: value.detach().clone() for name, value in self._trainable()}
+
+    @torch.no_grad()
+    def average_with_start(self, trained_share: float) -> None:
+        """Average the weights before and after training [1]: (1 − share) θ_start + share θ_trained, of the EMA model.
+
+        1. Wortsman et al., Robust fine-tuning of zero-shot models, 2022.
+        """
+        for name, value in self._trainable():
+            value.copy_(torch.lerp(self.start[name], value, trained_share))
+
+    def _trainable(self) -> list[tuple[str, Tensor]]:
+        """The EMA model's weights that are trained."""
+        trained = {name for name, value in self.model.named_parameters() if value.requires_grad}
+        return [(name, value) for name, value in self.ema.named_parameters() if name in trained]
 
     def raise_if_diverged(self) -> None:
         """Raise DivergedError if a weight, or a loss since the last log, is not finite.
@@ -140,7 +159,10 @@ def initial_state(
     ema = copy.deepcopy(model).requires_grad_(False).eval()
     model.divided = ema.divided = world_size() > 1
     scaler = GradScaler(device.type, enabled=settings.precision == "float16")
-    return State(objective, ema, make_optimizer(objective, settings), policies, device, scaler=scaler)
+    state = State(objective, ema, make_optimizer(objective, settings), policies, device, scaler=scaler)
+    if settings.trained_share < 1:
+        state.remember_start()
+    return state
 
 
 def _seen_rows(split: Split) -> np.ndarray:

@@ -77,7 +77,7 @@ def _flattened(folder: Path, place: Path) -> dict[str, str]:
 def _accuracy(predictions: Path, truth: dict[str, str]) -> str:
     with predictions.open(newline="") as file:
         right = [truth[Path(row["file"]).name] == row["label"] for row in csv.DictReader(file)]
-    return f"{len(right):,} new photographs, {100 * (1 - sum(right) / len(right)):.1f} % of them wrong"
+    return f"{len(right):,} new photographs, {100 * (1 - sum(right) / len(right)):.1f}% of them wrong"
 
 
 if __name__ == "__main__":

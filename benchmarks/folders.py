@@ -97,7 +97,7 @@ def cell(row: dict[str, Any]) -> str:
     if "bytes" in row:
         return f"{row['bytes'] / MEBI:,.0f} MiB"
     percent = [100 * ratio for ratio in row["ratios"]]
-    return f"{statistics.median(percent):.0f} % of the speed ({min(percent):.0f} to {max(percent):.0f})"
+    return f"{statistics.median(percent):.0f}% of the speed ({min(percent):.0f} to {max(percent):.0f})"
 
 
 def main() -> None:

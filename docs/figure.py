@@ -35,7 +35,7 @@ def draw_errors(axes: Axes, runs: dict[str, Run]) -> None:
         history = run.history()
         steps, errors = [line["step"] for line in history], [line["test_error"] for line in history]
         axes.plot(steps, errors, color=COLORS[method], linewidth=2)
-        text = f"{LABELS[method]}: {errors[-1]:.1f} %"
+        text = f"{LABELS[method]}: {errors[-1]:.1f}%"
         above = max(errors[len(errors) // 5 :])  # above the right end of the curve
         axes.text(steps[-1], above + 0.5, text, ha="right", color=COLORS[method])
     axes.set(xlabel="training steps", ylabel="test error, %", ylim=(0, 20))

@@ -22,6 +22,6 @@ search = GridSearchCV(RankingMatchClassifier(steps=steps, random_state=0), grid,
 search.fit(images[:800], labels)
 
 for settings, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
-    print(f"{settings['method']}, {settings['hyperparameters']}: {100 * (1 - score):.1f} % error")
+    print(f"{settings['method']}, {settings['hyperparameters']}: {100 * (1 - score):.1f}% error")
 print(f"best: {search.best_params_}")
-print(f"on 997 other digits: {100 * (1 - search.score(images[800:], digits.target[800:])):.1f} % error")
+print(f"on 997 other digits: {100 * (1 - search.score(images[800:], digits.target[800:])):.1f}% error")

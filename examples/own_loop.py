@@ -32,4 +32,4 @@ for step in range(steps):
 
 with torch.no_grad():
     wrong = (network(images[test]).argmax(1) != labels[test]).float().mean()
-print(f"test error {100 * wrong.item():.1f} %")
+print(f"test error {100 * wrong.item():.1f}%")

@@ -14,6 +14,6 @@ images = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # (1797, 8, 8), 0
 labels = np.where(np.arange(1437) < 40, digits.target[:1437], -1)  # −1: unlabeled
 
 classifier = RankingMatchClassifier(steps=steps, random_state=0, verbose=1).fit(images[:1437], labels)
-print(f"test error {100 * (1 - classifier.score(images[1437:], digits.target[1437:])):.1f} %")
+print(f"test error {100 * (1 - classifier.score(images[1437:], digits.target[1437:])):.1f}%")
 print("predicted labels of unlabeled images:", classifier.transduction_[40:50])
 classifier.save("digits.safetensors")  # read it with RankingMatchClassifier.load; no pickle

@@ -137,13 +137,13 @@ def test_every_example_is_short_and_tested() -> None:
 @pytest.mark.slow
 def test_the_quickstart_learns_and_saves(place: Path) -> None:
     out = example("quickstart.py", 60)
-    assert float(re.search(r"test error ([\d.]+) %", out)[1]) < 70  # type: ignore[index]  # 90 if nothing is learned
+    assert float(re.search(r"test error ([\d.]+)%", out)[1]) < 70  # type: ignore[index]  # 90 if nothing is learned
     assert (place / "digits.safetensors").exists()
 
 
 @pytest.mark.slow
 def test_the_own_loop_learns(place: Path) -> None:
-    assert float(re.search(r"test error ([\d.]+) %", example("own_loop.py", 150))[1]) < 30  # type: ignore[index]
+    assert float(re.search(r"test error ([\d.]+)%", example("own_loop.py", 150))[1]) < 30  # type: ignore[index]
 
 
 @pytest.mark.slow

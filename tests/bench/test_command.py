@@ -197,7 +197,7 @@ def test_a_line_is_printed_for_each_run(once: Path, capsys: pytest.CaptureFixtur
     lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, 3.5, None))
     lines.finish(2, Result("digits", "m", 40, 0, 10, 2.0, None, None, diverged_at=70))
     shown = capsys.readouterr().err.splitlines()
-    assert shown[0].startswith("[2/4] fixmatch-ra, Digits, 40 labels, fold 0: test error 3.50 % in 1:02;")
+    assert shown[0].startswith("[2/4] fixmatch-ra, Digits, 40 labels, fold 0: test error 3.50% in 1:02;")
     assert "NaN-70" in shown[1]
 
 

@@ -12,7 +12,7 @@ from naive import Rows, cross_entropy, softmax
 LABELS = [0, 1, 1, 2]
 CLASSES = range(3)
 UNLABELED = range(6)
-RAMP = 0.5  # step 2 of 10 is half of the first 40 %
+RAMP = 0.5  # step 2 of 10 is half of the first 40%
 DECAY = 0.9  # of statistics in 10 steps: 1 - 0.001 · 131,072 / 10 is below the least decay, 0.9
 
 

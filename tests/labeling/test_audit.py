@@ -38,7 +38,7 @@ def point(labels: int, error: float, audited: int) -> dict[str, float]:
     [
         ([], "too few random checks"),
         ([point(40, 30, 10)], "too few random checks"),
-        ([point(90, 30, 22)], "between 14 % and 55 %"),
+        ([point(90, 30, 22)], "between 14% and 55%"),
         ([point(40, 40, 22), point(88, 30, 22)], "The last 48 labels lowered the error by 10 percentage points"),
         ([point(40, 30, 22), point(88, 30, 22)], "there are only 22 random checks"),
         ([point(100, 20.5, 60), point(150, 25, 60), point(240, 20, 60)], "The last 140 labels hardly lowered"),

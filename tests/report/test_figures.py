@@ -69,7 +69,7 @@ def test_a_map_says_its_error_and_its_number_of_points() -> None:
     run = embedding_data(ReportInput([make_run()], [0], {}, points=40))["runs"][0]
     assert run["error"] is not None
     _embedding(axes, run, ["a", "b", "c"], kind="logits")
-    assert axes.get_title() == f"logits: error {run['error']:.2f} % (40 test images)"
+    assert axes.get_title() == f"logits: error {run['error']:.2f}% (40 test images)"
 
 
 def test_a_map_may_have_more_points_than_usual() -> None:

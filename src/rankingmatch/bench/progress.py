@@ -55,7 +55,7 @@ def summarize(result: Result) -> str:
     """A result in one line."""
     if result.diverged_at is not None:
         return f"NaN-{result.diverged_at}"
-    error = "no test images" if result.test_error is None else f"test error {result.test_error:.2f} %"
+    error = "no test images" if result.test_error is None else f"test error {result.test_error:.2f}%"
     return f"{error} in {duration(result.seconds)}"
 
 

@@ -60,7 +60,7 @@ def describe_result(result: Result, run: Run) -> str:
     skipped = run.skipped()
     names = first_few([f"{file} {reason}" for file, reason in skipped])
     errors = [
-        f"{name} error {error:.2f} %{'' if balanced is None else f' (balanced {balanced:.2f} %)'}"
+        f"{name} error {error:.2f}%{'' if balanced is None else f' (balanced {balanced:.2f}%)'}"
         for name, error, balanced in (
             ("test", result.test_error, result.test_balanced_error),
             ("validation", result.val_error, result.val_balanced_error),
@@ -92,9 +92,9 @@ def print_evaluation(report: dict[str, Any]) -> None:
     console = plain_console()
     classes = [printable(name) for name in report["classes"]]
     console.print(
-        f"{PARTS[report['part']]} {report['error']:.2f} % of {report['images']:,} images, "
-        f"balanced error {report['balanced_error']:.2f} %, "
-        f"calibration error {report['calibration_error']:.2f} %"
+        f"{PARTS[report['part']]} {report['error']:.2f}% of {report['images']:,} images, "
+        f"balanced error {report['balanced_error']:.2f}%, "
+        f"calibration error {report['calibration_error']:.2f}%"
     )
     table = Table("class", "images", "error %", "recall %", "most often predicted as", box=SIMPLE_HEAD)
     rows = zip(classes, report["confusion"], report["class_errors"], report["test_recall"], strict=True)

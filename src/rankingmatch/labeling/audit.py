@@ -55,7 +55,7 @@ def advice(curve: Sequence[Mapping[str, float]]) -> str:
     last = curve[-1]
     earlier = [point for point in curve if point["labels"] <= last["labels"] / 2]
     if not earlier:
-        interval = f"between {last['low']:.0f} % and {last['high']:.0f} %"
+        interval = f"between {last['low']:.0f}% and {last['high']:.0f}%"
         return f"The error is {interval}; keep labeling to see whether it falls."
     gain = earlier[-1]["error"] - last["error"]
     latest = f"The last {last['labels'] - earlier[-1]['labels']:.0f} labels"

@@ -198,7 +198,7 @@ def _embedding(axes: "Axes", run: Mapping[str, Any], names: list[str], kind: str
     axes.set_yticks([])
     if len(names) <= NAMED_CLASSES:
         axes.legend(fontsize=6, markerscale=3, loc="best")
-    error = "" if run["error"] is None else f": error {run['error']:.2f} %"
+    error = "" if run["error"] is None else f": error {run['error']:.2f}%"
     axes.set_title(f"{kind}{error} ({len(x):,} {run['subset']} images)", fontsize=9)
 
 

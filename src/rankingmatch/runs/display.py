@@ -247,4 +247,4 @@ def describe_errors(record: Record) -> list[str]:
     if record.evaluation is None:
         return []
     errors = {"val": record.evaluation.validation_error, "test": record.evaluation.test_error}
-    return [f"{name} error {error:.2f} %" for name, error in errors.items() if error is not None]
+    return [f"{name} error {error:.2f}%" for name, error in errors.items() if error is not None]

@@ -103,12 +103,12 @@ def _name(config: Config) -> str:
 
 def _error(error: float | None, images: Images | None) -> str:
     """An error of the model, with the number of images it was measured on."""
-    return "not measured" if error is None or images is None else f"{error:.2f} % of {len(images):,} images"
+    return "not measured" if error is None or images is None else f"{error:.2f}% of {len(images):,} images"
 
 
 def _balanced(error: float | None) -> dict[str, str]:
     """The balanced test error, if it was measured."""
-    return {} if error is None else {"balanced test error": f"{error:.2f} %, the mean of the errors of the classes"}
+    return {} if error is None else {"balanced test error": f"{error:.2f}%, the mean of the errors of the classes"}
 
 
 def _classes(split: Split) -> str:

@@ -99,8 +99,9 @@ def runs(recipe: str) -> str:
     days = sorted({run.date for run in found})
     hours = sum(run.result.seconds for run in found) / 3600
     folds = sorted({cell.fold for cell in outcome.grid})
+    seeds = f"seed {folds[0]}" if len(folds) == 1 else f"seeds {folds[0]} to {folds[-1]}"
     return (
-        f"{len(found)} runs, seeds {folds[0]} to {folds[-1]}, each on one thread, {hours:.1f} hours in all; "
+        f"{len(found)} runs, {seeds}, each on one thread, {hours:.1f} hours in all; "
         f"commit {commits}, {' to '.join(dict.fromkeys((days[0], days[-1])))}. "
         f"Again: `rankingmatch bench {recipe} --keep DIR`.\n"
     )

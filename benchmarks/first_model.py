@@ -27,6 +27,12 @@ def table(rows: Rows) -> str:
     return markdown(("step", "time", ""), lines)
 
 
+def total(rows: Rows) -> str:
+    """How long all of it took, and how good the model is."""
+    outcome = next(str(row["what"]) for row in rows if row["step"] == "predict")
+    return f"{_duration(sum(float(row['seconds']) for row in rows))} for a folder of clothing, labeling included: {outcome}"
+
+
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

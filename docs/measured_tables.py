@@ -41,6 +41,13 @@ def table(name: str) -> str:
     return f"{benchmark.table(measured(name).rows)}\n"
 
 
+def total(name: str) -> str:
+    """A sentence on the time of all steps of a benchmark."""
+    benchmark, found = importlib.import_module(script_of(name).stem), measured(name)
+    machine = found.machine.partition(",")[0]
+    return f"On {machine}, all of this took {benchmark.total(found.rows)}.\n"
+
+
 def source(*names: str) -> str:
     """By which commands, when, of which code and where it was measured."""
     found = [measured(name) for name in names if (RESULTS / f"{name}.json").exists()]
@@ -93,6 +100,7 @@ def images(name: str) -> str:
 
 MEASURED_BLOCKS: dict[str, Callable[..., str]] = {
     "table": table,
+    "total": total,
     "source": source,
     "orders": orders,
     "intervals": intervals,

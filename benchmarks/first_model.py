@@ -30,7 +30,8 @@ def table(rows: Rows) -> str:
 def total(rows: Rows) -> str:
     """How long all of it took, and how good the model is."""
     outcome = next(str(row["what"]) for row in rows if row["step"] == "predict")
-    return f"{_duration(sum(float(row['seconds']) for row in rows))} for a folder of clothing, labeling included: {outcome}"
+    seconds = sum(float(row["seconds"]) for row in rows)
+    return f"{_duration(seconds)} for a folder of clothing, labeling included: {outcome}"
 
 
 def _duration(seconds: float) -> str:

@@ -149,7 +149,7 @@ def test_the_own_loop_learns(place: Path) -> None:
 @pytest.mark.slow
 def test_the_grid_is_searched(place: Path) -> None:
     out = example("grid_search.py", 2)
-    assert len(re.findall(r"threshold': 0\.\d+}: [\d.]+ % error", out)) == 4
+    assert len(re.findall(r"threshold': 0\.\d+}: [\d.]+% error", out)) == 4
     assert "best: {" in out
 
 

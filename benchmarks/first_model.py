@@ -31,7 +31,7 @@ def total(rows: Rows) -> str:
     """How long all of it took, and how good the model is."""
     outcome = next(str(row["what"]) for row in rows if row["step"] == "predict")
     seconds = sum(float(row["seconds"]) for row in rows)
-    return f"{_duration(seconds)} for a folder of clothing, labeling included: {outcome}"
+    return f"{_duration(seconds)} for photographs of clothing, labeling included: {outcome}"
 
 
 def _duration(seconds: float) -> str:

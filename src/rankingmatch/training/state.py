@@ -161,7 +161,7 @@ def initial_state(
     scaler = GradScaler(device.type, enabled=settings.precision == "float16")
     state = State(objective, ema, make_optimizer(objective, settings), policies, device, scaler=scaler)
     if settings.trained_share < 1:
-        state.remember_start()
+        state.remember_start()  # a checkpoint that is restored must find tensors of these shapes
     return state
 
 

@@ -14,7 +14,9 @@ import pytest
 from scipy.io import savemat
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.data import Dataset, DataSettings, benchmark, make_split
+from rankingmatch.data import Dataset, DataSettings, benchmark, make_split, no_progress
+from rankingmatch.data.cache import load_cached
+from rankingmatch.data.distributions import FASHION_MNIST
 from rankingmatch.data.resize import resize_images
 
 
@@ -125,6 +127,22 @@ def test_tiny_imagenet_reads_grayscale_jpegs_and_tests_on_its_validation_images(
 def test_idx_files_may_be_unzipped(data_dir: Path) -> None:
     images, _ = original_files.fashion_mnist(data_dir, zipped=False)
     assert np.array_equal(benchmark("fashion-mnist").load(data_dir).train.images, images)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_that_the_system_has_installed_are_found_beside_a_directory_for_the_other_datasets(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    images, _ = original_files.fashion_mnist(tmp_path / "installed")
+    dataset = load_cached(
+        data_dir,
+        None,
+        no_progress,
+        name="fashion-mnist",
+        distributions=FASHION_MNIST,
+        other_directories=(tmp_path / "installed",),
+    )
+    assert np.array_equal(dataset.train.images, images)
 
 
 def test_files_are_found_in_a_folder_of_the_dataset_name_and_by_environment_variable(

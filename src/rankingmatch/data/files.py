@@ -97,8 +97,8 @@ def find_files(
     other_directories: tuple[Path, ...] = (),
     progress: Progress = no_progress,
 ) -> FoundFiles:
-    """Find the files of a dataset in `data_dir`, or else in the default or other directories; else download them."""
-    directories = [data_dir] if data_dir else [default_data_directory(), *other_directories]
+    """Find the files of a dataset in `data_dir` or the default directory, or else in others; else download them."""
+    directories = [data_dir or default_data_directory(), *other_directories]
     for directory in directories:
         for distribution in distributions:
             found = _files_in(directory, distribution) or _files_in(directory / name, distribution)

@@ -72,6 +72,12 @@ def test_a_run_that_was_kept_with_other_settings_is_an_error(kept: Path, tmp_pat
         run_recipe(RECIPE, out=tmp_path / "runs", keep=tmp_path, settings={"learning_rate": 0.01})
 
 
+def test_a_run_that_was_kept_in_another_precision_is_not_run_again(kept: Path, tmp_path: Path) -> None:
+    shutil.copy(kept / "results/mine.jsonl", tmp_path)
+    run_recipe(RECIPE, out=tmp_path / "runs", keep=tmp_path, settings={"precision": "bfloat16"})
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("{\n")
     with pytest.raises(RunError, match=r"mine.jsonl cannot be read"):

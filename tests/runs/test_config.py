@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from image_folders import class_folders
 
+from rankingmatch.core.devices import computes_bfloat16
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import image_folder
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.runs.config import Config, absolute_paths, resolve
+from rankingmatch.runs.job import load_split
 from rankingmatch.runs.train import train
 
 
@@ -38,6 +41,45 @@ def test_a_method_may_want_other_settings_and_what_is_given_comes_first() -> Non
     remixmatch = resolve("digits", "remixmatch", {}).config
     assert (remixmatch.training.mu, remixmatch.views.strong) == (1, "ctaugment")
     assert resolve("digits", "mixmatch", {"mu": 3}).config.training.mu == 3
+
+
+@pytest.mark.parametrize(("supported", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_the_precision_auto_is_decided_by_the_device_and_recorded(
+    supported: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankingmatch.runs.config.computes_bfloat16", lambda device: supported)
+    config = resolve("digits", None, {"precision": "auto"}).config
+    assert config.training.precision == expected
+    monkeypatch.setattr("rankingmatch.runs.config.computes_bfloat16", lambda device: not supported)
+    assert Config.from_json(config.to_json()).training.precision == expected  # resumed on another machine
+
+
+def test_a_configuration_that_says_auto_is_decided_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankingmatch.runs.config.computes_bfloat16", lambda device: True)
+    values = resolve("digits", None, {}).config.to_json()
+    values["training"]["precision"] = "auto"
+    assert Config.from_json(values).training.precision == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"avx512_bf16": True, "amx_bf16": False}, True), ({"avx512_bf16": False, "avx2": True}, False), ({}, False)],
+)
+def test_a_cpu_computes_bfloat16_if_it_has_instructions_for_it(
+    capabilities: dict[str, bool], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: capabilities)
+    assert computes_bfloat16(torch.device("cpu")) is expected
+    assert not computes_bfloat16(torch.device("mps"))
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_bfloat16_is_warned_of_where_it_is_slow(
+    supported: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rankingmatch.runs.job.computes_bfloat16", lambda device: supported)
+    load_split(resolve("digits", None, {"precision": "bfloat16", "device": "cpu"}))
+    assert any("no instructions for bfloat16" in message for message in caplog.messages) is not supported
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,11 @@ class KeptResults:
 
     def _check(self, cell: PlannedCell, kept: KeptRun) -> None:
         """Raise ConfigError if a run was kept with other settings than the grid has now."""
-        for section, values in _portable(cell).items():
-            if kept.config.get(section) != values:
+        before = _of_any_machine(kept.config)
+        for section, values in _of_any_machine(_portable(cell)).items():
+            if before.get(section) != values:
                 raise ConfigError(
-                    f"{self.path} has {cell.directory} with other settings ({section}: {kept.config.get(section)}, now "
+                    f"{self.path} has {cell.directory} with other settings ({section}: {before.get(section)}, now "
                     f"{values}); delete its line to run it again"
                 )
 
@@ -188,3 +189,13 @@ def _portable(cell: PlannedCell) -> dict[str, Any]:
     """What determines the result of a run, as plain JSON: settings that are not defaults, and no path of a machine."""
     changes = {name: values for name, values in cell.config.changes().items() if name != "execution"}
     return dict(json.loads(json.dumps({"dataset": cell.column.dataset, "method": cell.row.method, **changes})))
+
+
+def _of_any_machine(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without the precision, which depends on the machine if the recipe leaves it open."""
+    return {
+        section: {name: value for name, value in values.items() if name != "precision"}
+        if isinstance(values, dict)
+        else values
+        for section, values in config.items()
+    }

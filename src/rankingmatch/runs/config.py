@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rankingmatch.augment import ViewSettings
-from rankingmatch.core.devices import find_device
+from rankingmatch.core.devices import computes_bfloat16, find_device
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.formats import FORMATS
 from rankingmatch.core.import_path import is_import_path
@@ -102,7 +102,7 @@ class Config:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"not a configuration of this version: {error}") from error
         config.check()
-        return config
+        return _with_known_precision(config)
 
     def settings(self) -> dict[str, Any]:
         """Every setting and hyperparameter by name, on one level."""
@@ -206,7 +206,15 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
         if name not in defaults and name not in all_option_names():
             raise unknown_name("setting", name, all_option_names())
     make_method(method, values)
-    return Config(dataset, method, {**defaults, **values}, **sections)
+    return _with_known_precision(Config(dataset, method, {**defaults, **values}, **sections))
+
+
+def _with_known_precision(config: Config) -> Config:
+    """The precision "auto" is decided once, so that a run is resumed with the one it began with."""
+    if config.training.precision != "auto":
+        return config
+    precision = "bfloat16" if computes_bfloat16(config.device()) else "float32"
+    return replace(config, training=replace(config.training, precision=precision))
 
 
 def _known(values: Mapping[str, Any], method: str) -> dict[str, Any]:

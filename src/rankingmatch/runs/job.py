@@ -15,6 +15,7 @@ import torch
 from filelock import FileLock
 
 from rankingmatch.core.atomic import write_atomically
+from rankingmatch.core.devices import computes_bfloat16
 from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes
 from rankingmatch.core.errors import (
     ConfigError,
@@ -67,6 +68,7 @@ def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
     """The images of a plan, with the labels that training may see."""
     split = split_dataset(plan, load_dataset(plan, progress))
     _warn_of_unbalanced_labels(split, plan.config)
+    _warn_of_slow_precision(plan.config)
     return split
 
 
@@ -95,6 +97,16 @@ def _warn_of_unbalanced_labels(split: Split, config: Config) -> None:
             "the labels are unbalanced: '%s' has %d, '%s' has %d; the option %s",
             *(split.classes[few], counts[few], split.classes[many], counts[many]),
             "balanced draws all classes equally often" if remedy is None else REMEDY_HINT,
+        )
+
+
+def _warn_of_slow_precision(config: Config) -> None:
+    """Say it if a CPU will be many times slower in the precision that was asked for."""
+    device = config.device()
+    if config.training.precision == "bfloat16" and device.type == "cpu" and not computes_bfloat16(device):
+        log.warning(
+            "this CPU has no instructions for bfloat16, which makes training several times slower than in float32; "
+            "the precision auto uses bfloat16 only where it is faster"
         )
 
 

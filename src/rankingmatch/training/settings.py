@@ -54,10 +54,10 @@ class TrainSettings:
         "Random seed: determines the labels, initial weights, batches and views; a fold is a seed.",
         interval="[0, inf)",
     )
-    precision: Literal["float32", "bfloat16", "float16"] = option(
+    precision: Literal["float32", "bfloat16", "float16", "auto"] = option(
         "float32",
         "Precision of the network's computation in training; losses always use float32. bfloat16 is faster where the "
-        "hardware supports it; float16, with a gradient scaler, is for GPUs that lack it.",
+        "hardware supports it, and auto uses it there; float16, with a gradient scaler, is for GPUs that lack it.",
     )
     evaluate_every: int | None = option(
         None,

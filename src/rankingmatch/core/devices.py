@@ -36,7 +36,7 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 def computes_bfloat16(device: torch.device) -> bool:
     """Whether a device has instructions for bfloat16; a CPU without them is slower in bfloat16 than in float32."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
         return any(has for name, has in torch.cpu.get_capabilities().items() if name.endswith("bf16"))
     return False

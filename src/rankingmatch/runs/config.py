@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -213,7 +213,7 @@ def _with_known_precision(config: Config) -> Config:
     """The precision "auto" is decided once, so that a run is resumed with the one it began with."""
     if config.training.precision != "auto":
         return config
-    precision = "bfloat16" if computes_bfloat16(config.device()) else "float32"
+    precision: Literal["bfloat16", "float32"] = "bfloat16" if computes_bfloat16(config.device()) else "float32"
     return replace(config, training=replace(config.training, precision=precision))
 
 

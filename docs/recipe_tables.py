@@ -43,11 +43,30 @@ def short(recipe: str, *labels: str) -> str:
     lines.append("|---|" + "---|" * (len(columns) + 1))
     for row in outcome.recipe.rows:
         texts = [_short_figure(outcome, row.name, title, min(means[title])) for title in means]
-        indices = [index for title in means for index in outcome.indices(row.name, title)]
-        if indices:
-            seconds = statistics.median(outcome.results[index].seconds for index in indices)
+        if seconds := _seconds(outcome, row.name, list(means)):
             lines.append(f"| {row.name} | {' | '.join(texts)} | {max(1, round(seconds))} |")
     return "\n".join([*lines, ""])
+
+
+def compared(recipe: str, reference: str) -> str:
+    """A recipe with one column: errors, differences to a reference row fold by fold, and the minutes of a run."""
+    outcome = kept(recipe)[0]
+    (title,) = [column.title for column in outcome.recipe.columns]
+    best, others = min(_means(outcome, title)), _by_fold(outcome, reference, title)
+    lines = [f"| | test error % | minus {reference}, points | minutes |", "|---|---|---|---|"]
+    for row in outcome.recipe.rows:
+        if seconds := _seconds(outcome, row.name, [title]):
+            same = row.name == reference
+            difference = "" if same else _difference(_by_fold(outcome, row.name, title), others, decimals=1)
+            figure = _short_figure(outcome, row.name, title, best)
+            lines.append(f"| {row.name} | {figure} | {difference} | {seconds / 60:.1f} |")
+    return "\n".join([*lines, ""])
+
+
+def _seconds(outcome: Outcome, row: str, columns: list[str]) -> float | None:
+    """The median seconds of the runs of a row; None if there are none."""
+    found = [outcome.results[index].seconds for column in columns for index in outcome.indices(row, column)]
+    return statistics.median(found) if found else None
 
 
 def _errors(outcome: Outcome, row: str, column: str) -> list[float]:
@@ -84,12 +103,12 @@ def _by_fold(outcome: Outcome, row: str, column: str) -> dict[int, float]:
     return {fold: error for fold, error in found if error is not None}
 
 
-def _difference(mine: dict[int, float], others: dict[int, float]) -> str:
+def _difference(mine: dict[int, float], others: dict[int, float], decimals: int = 2) -> str:
     common = sorted(mine.keys() & others.keys())
     if not common:
         return "–"
     mean, half = mean_and_interval(np.array([mine[fold] - others[fold] for fold in common]))
-    return f"{mean:+.2f}" + ("" if half is None else f" ± {half:.2f}")
+    return f"{mean:+.{decimals}f}" + ("" if half is None else f" ± {half:.{decimals}f}")
 
 
 def runs(recipe: str) -> str:
@@ -128,6 +147,7 @@ RECIPE_BLOCKS: dict[str, Callable[..., str]] = {
     "full": full,
     "folds": folds,
     "short": short,
+    "compared": compared,
     "differences": differences,
     "runs": runs,
 }

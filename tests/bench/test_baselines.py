@@ -162,4 +162,4 @@ def test_a_recipe_for_photographs_takes_any_folder_or_dataset_of_color_images(fo
     with pytest.raises(ConfigError, match="there is no folder nowhere/photos"):
         cells(read_recipe("photos", "nowhere/photos"), folds=1, scale=None, given={})
     with pytest.raises(ConfigError, match="data needs a recipe with one dataset"):
-        read_recipe("laptop", str(folder))
+        read_recipe("table1", str(folder))

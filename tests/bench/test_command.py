@@ -1,6 +1,7 @@
 """Grids carried out: several at a time, interrupted, measured, estimated."""
 
 import json
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -257,6 +258,16 @@ def test_a_dry_run_runs_nothing(tmp_path: Path, once: Path, capsys: pytest.Captu
     assert "supervised, Digits, 40 labels: 2 × 4 steps of" in shown
     assert "4 runs: about" in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_leaves_out_what_is_finished(once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = once / "mine" / "digits-40-supervised-1"
+    shutil.copytree(run, tmp_path / "mine" / run.name)
+    shown = bench(once, capsys, out=tmp_path, dry_run=True, keep=tmp_path)
+    assert "supervised, Digits, 40 labels: 1 × 4 steps of" in shown
+    assert "  3 of 4 runs are left: about" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]  # nothing is kept either
+    assert "all 4 runs are finished" in bench(once, capsys, dry_run=True)
 
 
 def test_the_folds_are_told_one_by_one(once: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from rankingmatch.bench.recipe import PlannedCell, Recipe, cells, parse_recipe, read_recipe, recipe_names
-from rankingmatch.bench.scale import SCALES, scaled
+from rankingmatch.bench.scale import SCALES, Scale, scaled
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import benchmark
 
@@ -73,8 +73,8 @@ def test_the_papers_tables_are_there_to_the_letter() -> None:
     assert {(cell.config.data.labels, cell.config.training.batch_size) for cell in stl} == {(None, 32)}
     networks = {cell.config.method: cell.config.network.network for cell in stl}
     assert networks == {"swwae": "swwae"} | dict.fromkeys(set(networks) - {"swwae"}, "wrn-37-2")
-    small = grid(read_recipe("table4"), scale="small")
-    assert {cell.config.network.network for cell in small if cell.config.method == "swwae"} == {"swwae-small"}
+    reduced = grid(read_recipe("table4"), scale="laptop")
+    assert {cell.config.network.network for cell in reduced if cell.config.method == "swwae"} == {"swwae-small"}
     assert {cell.config.hyperparameters["l2_normalize"] for cell in grid(read_recipe("table5"))} == {True, False}
     beginning = grid(read_recipe("table10"))[0].config.training
     assert (beginning.last_step, beginning.total_steps) == (5100, 131_072)
@@ -121,26 +121,25 @@ def test_what_a_recipe_gets_wrong_is_said_before_anything_runs() -> None:
 
 
 def test_a_scale_shrinks_images_network_length_and_folds() -> None:
-    paper, small, tiny = (grid(read_recipe("table1"), scale=scale) for scale in ("paper", "small", "tiny"))
-    assert len(paper) > len(small) > len(tiny)
-    steps = [cells[0].config.training.total_steps for cells in (paper, small, tiny)]
+    grids = [grid(read_recipe("table1"), scale=scale) for scale in ("paper", "laptop", "tiny")]
+    assert len(grids[0]) > len(grids[1]) > len(grids[2])
+    steps = [cells[0].config.training.total_steps for cells in grids]
     assert steps == sorted(steps, reverse=True)
-    assert [cells[0].config.data.image_size for cells in (paper, small, tiny)] == [None, 16, 8]
-    assert [cells[0].config.network.network for cells in (paper, small, tiny)] == ["wrn-28-2", "small", "small"]
+    assert [cells[0].config.data.image_size for cells in grids] == [None, 16, 8]
+    assert [cells[0].config.network.network for cells in grids] == ["wrn-28-2", "wrn-10-2", "small"]
 
 
 def test_lengths_keep_their_proportions() -> None:
-    small = SCALES["small"]
-    assert small.steps is not None
-    assert scaled(small, benchmark("cifar10"), "supervised", {"epochs": 256})["steps"] == 2 * small.steps
-    assert scaled(small, benchmark("stl10"), "supervised", {})["steps"] == small.steps
-    part = scaled(small, benchmark("cifar100"), "supervised", {"stop_after": 31_620})
-    assert part["stop_after"] == round(31_620 / 131_072 * small.steps)
+    scale = Scale(steps=2000, mu=3, lengths={"cifar10": 3000})
+    assert scaled(scale, benchmark("cifar10"), "supervised", {"epochs": 256})["steps"] == 2 * 3000
+    assert scaled(scale, benchmark("stl10"), "supervised", {})["steps"] == 2000
+    part = scaled(scale, benchmark("cifar100"), "supervised", {"stop_after": 31_620})
+    assert part["stop_after"] == round(31_620 / 131_072 * 2000)
 
 
 def test_a_scale_never_makes_anything_larger() -> None:
-    assert "image_size" not in scaled(SCALES["small"], benchmark("digits"), "supervised", {})
-    assert scaled(SCALES["small"], benchmark("digits"), "supervised", {"steps": 7})["steps"] == 7
+    assert "image_size" not in scaled(SCALES["laptop"], benchmark("digits"), "supervised", {})
+    assert scaled(SCALES["laptop"], benchmark("digits"), "supervised", {"steps": 7})["steps"] == 7
     assert scaled(SCALES["paper"], benchmark("cifar10"), "supervised", {"epochs": 2}) == {"epochs": 2}
 
 

@@ -255,11 +255,11 @@ def kept_results(place: Path) -> Target:
         run = Run(place / cell.directory)
         list(training_records(start(run, cell.plan)))
         kept.add(cell, run)
-    content, runs = path.read_bytes(), [Run(place / "nothing")] * len(grid)
+    content = path.read_bytes()
 
     def read(path: Path, content: bytes) -> object:
         path.write_bytes(content)
-        found = KeptResults(path).results(grid, runs)
+        found = KeptResults(path).results(grid)
         return found, kept_outcome(recipe, path)
 
     return Target([(path, content)], read)

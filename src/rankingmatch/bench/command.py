@@ -147,6 +147,8 @@ def run_recipe(
     grid = cells(recipe, folds=options.folds, scale=options.scale, given=options.settings)
     scale = options.scale or recipe.scale
     directory, runs, kept, existing = _existing_runs(recipe, grid, options)
+    if kept is not None:
+        kept.add_finished(grid, runs)
     at_a_time = options.jobs if workers is None else workers.at_a_time
     with grid_display(grid, set(existing), at_a_time, quiet=options.quiet or options.as_json) as display:
         if kept is not None:
@@ -168,10 +170,10 @@ def _existing_runs(
     """
     scale = options.scale or recipe.scale
     name = recipe.name if scale == recipe.scale else f"{recipe.name}-{scale}"
-    directory = options.out / (recipe.name if scale == "paper" else f"{recipe.name}-{scale}")
+    directory = options.out / name
     kept = None if options.keep is None else KeptResults(options.keep / f"{name}.jsonl")
     runs = [Run(directory / cell.directory) for cell in grid]
-    existing = existing_results(grid, directory) | ({} if kept is None else kept.results(grid, runs))
+    existing = existing_results(grid, directory) | ({} if kept is None else kept.results(grid))
     return directory, runs, kept, existing
 
 
@@ -198,9 +200,7 @@ def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles,
         require_directory(options.keep)
     if options.dry_run:
         for recipe, grid in zip(recipes, grids, strict=True):
-            with loading_progress(quiet=options.quiet or options.as_json) as progress:
-                estimates = estimate_grid(grid, options.measure, progress)
-            _print_estimate(recipe, estimates, options)
+            _estimate(recipe, grid, options)
         return
     if options.measure:
         raise ConfigError(f"{setting('measure')} is for a dry run; give {setting('dry_run')}, too")
@@ -245,7 +245,16 @@ def _print_json(outcome: Outcome) -> None:
         print(json.dumps(values))
 
 
-def _print_estimate(recipe: Recipe, estimates: list[Estimate], options: BenchOptions) -> None:
+def _estimate(recipe: Recipe, grid: list[PlannedCell], options: BenchOptions) -> None:
+    """Print what the runs that are not finished would cost."""
+    *_, existing = _existing_runs(recipe, grid, options)
+    left = [cell for index, cell in enumerate(grid) if index not in existing]
+    with loading_progress(quiet=options.quiet or options.as_json) as progress:
+        estimates = estimate_grid(left, options.measure, progress)
+    _print_estimate(recipe, estimates, len(existing), options)
+
+
+def _print_estimate(recipe: Recipe, estimates: list[Estimate], finished: int, options: BenchOptions) -> None:
     scale = options.scale or recipe.scale
     if options.as_json:
         for estimate in estimates:
@@ -256,11 +265,15 @@ def _print_estimate(recipe: Recipe, estimates: list[Estimate], options: BenchOpt
         print(f"  {estimate}")
     runs, seconds = (sum(getattr(estimate, name) for estimate in estimates) for name in ("runs", "seconds"))
     parallel = f", or {duration(seconds / options.jobs)} with {options.jobs} at a time" if options.jobs > 1 else ""
-    print(f"  {runs} runs: about {duration(seconds)} of computing{parallel}, {_basis(estimates)}")
+    if not runs:
+        print(f"  all {finished} runs are finished")
+        return
+    counted = f"{runs} of {runs + finished} runs are left" if finished else f"{runs} runs"
+    print(f"  {counted}: about {duration(seconds)} of computing{parallel}, {_basis(estimates)}")
     if seconds > LONG and scale == "paper":
-        small = cells(recipe, folds=options.folds, scale="small", given=options.settings)
-        needed = sum(estimate.seconds for estimate in estimate_grid(small))
-        print(f"  with {flag('scale')} small (smaller images and networks, fewer steps): about {duration(needed)}")
+        reduced = cells(recipe, folds=options.folds, scale="laptop", given=options.settings)
+        needed = sum(estimate.seconds for estimate in estimate_grid(reduced))
+        print(f"  with {flag('scale')} laptop (smaller images and networks, fewer steps): about {duration(needed)}")
 
 
 def _basis(estimates: list[Estimate]) -> str:

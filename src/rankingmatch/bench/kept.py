@@ -84,14 +84,11 @@ class KeptResults:
                 raise RunError(f"{path} cannot be read: {first_line(error)}; restore it, or delete it") from error
             self.runs = {run.run: run for run in kept}
 
-    def results(self, grid: Sequence[PlannedCell], runs: Sequence[Run]) -> dict[int, Result]:
-        """The results of the runs of a grid that are kept, by position; finished runs that are not kept yet are added.
+    def results(self, grid: Sequence[PlannedCell]) -> dict[int, Result]:
+        """The results of the runs of a grid that are kept, by position.
 
         Raises ConfigError if a run was kept with other settings.
         """
-        for cell, run in zip(grid, runs, strict=True):
-            if cell.directory not in self.runs and run.result() is not None:
-                self.add(cell, run)
         found = {index: self.runs[cell.directory] for index, cell in enumerate(grid) if cell.directory in self.runs}
         for index, kept in found.items():
             self._check(grid[index], kept)
@@ -110,6 +107,12 @@ class KeptResults:
                     f"{self.path} has {cell.directory} with other settings ({section}: {before.get(section)}, now "
                     f"{values}); delete its line to run it again"
                 )
+
+    def add_finished(self, grid: Sequence[PlannedCell], runs: Sequence[Run]) -> None:
+        """Keep the finished runs of a grid that are not kept yet."""
+        for cell, run in zip(grid, runs, strict=True):
+            if cell.directory not in self.runs and run.result() is not None:
+                self.add(cell, run)
 
     def add(self, cell: PlannedCell, run: Run) -> None:
         """Keep a finished run."""

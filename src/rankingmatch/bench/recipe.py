@@ -5,7 +5,7 @@ A recipe is a short TOML file with everything that differs from the defaults:
     title = "CIFAR-10 and SVHN"
     methods = ["supervised", "rankingmatch-bm"]     # one row of the table each; baselines.py has names, too
     folds = 5
-    scale = "small"                                 # optional; else "paper"
+    scale = "laptop"                                # optional; else "paper"
 
     [datasets.cifar10]                              # one column for each number of labels
     labels = [250, 4000]

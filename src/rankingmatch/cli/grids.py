@@ -34,7 +34,7 @@ BENCHMARKS = {"labeling": bench_labeling}
 
 @click.command(cls=BenchCommand)
 @click.argument("recipes", nargs=-1)
-@click.option("--scale", metavar="NAME", help="tiny, small or paper; by default the recipe's, usually paper.")
+@click.option("--scale", metavar="NAME", help="tiny, laptop or paper; by default the recipe's, usually paper.")
 @click.option("--folds", type=click.IntRange(min=1), help="Number of seeds, starting at 0; by default the recipe's.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Number of runs at a time. [1]")
 @on_option("Where to run: in processes on this machine, or on a Ray cluster.")

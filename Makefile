@@ -54,7 +54,7 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 	rm -rf dist/empty
 
 results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data
-	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-ranking digits-longtail laptop-stl10 laptop-svhn weak-pass skip-unsure --keep docs/results --out runs/results
+	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-ranking digits-longtail laptop-stl10 laptop-svhn laptop-fashion-mnist laptop-cifar10 weak-pass skip-unsure --keep docs/results --out runs/results
 	$(BIN)/rankingmatch bench labeling stl10 digits --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --seeds 10 --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --method rankingmatch-bm --keep docs/results

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankingmatch.bench.kept import KeptRun, kept_outcome
 from rankingmatch.bench.outcome import Outcome, details
-from rankingmatch.bench.recipe import cells, read_recipe
+from rankingmatch.bench.recipe import Column, cells, read_recipe
 from rankingmatch.bench.scale import SCALES
 from rankingmatch.bench.tables import markdown
 from rankingmatch.report.intervals import mean_and_interval
@@ -37,7 +37,7 @@ def folds(recipe: str) -> str:
 def short(recipe: str, *labels: str) -> str:
     """A table with one decimal, of the columns with these numbers of labels, and the seconds of a run."""
     outcome = kept(recipe)[0]
-    columns = [column for column in outcome.recipe.columns if str(column.labels) in labels]
+    columns = _columns(outcome, labels)
     means = {column.title: _means(outcome, column.title) for column in columns}
     lines = ["| test error % | " + " | ".join(f"{column.labels} labels" for column in columns) + " | seconds |"]
     lines.append("|---|" + "---|" * (len(columns) + 1))
@@ -63,6 +63,11 @@ def compared(recipe: str, reference: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def _columns(outcome: Outcome, labels: tuple[str, ...]) -> list[Column]:
+    """The columns with these numbers of labels; all if there are none."""
+    return [column for column in outcome.recipe.columns if not labels or str(column.labels) in labels]
+
+
 def _seconds(outcome: Outcome, row: str, columns: list[str]) -> float | None:
     """The median seconds of the runs of a row; None if there are none."""
     found = [outcome.results[index].seconds for column in columns for index in outcome.indices(row, column)]
@@ -86,10 +91,10 @@ def _short_figure(outcome: Outcome, row: str, column: str, best: float) -> str:
     return f"**{text}**" if statistics.mean(errors) == best else text
 
 
-def differences(recipe: str, reference: str) -> str:
-    """Each row minus a reference row, fold by fold, with the 95 % interval of the mean."""
+def differences(recipe: str, reference: str, *labels: str) -> str:
+    """Each row minus a reference row, fold by fold, with the 95 % interval of the mean; in these columns, or in all."""
     outcome = kept(recipe)[0]
-    head = [column.title for column in outcome.recipe.columns]
+    head = [column.title for column in _columns(outcome, labels)]
     lines = [f"| minus {reference}, points | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
     for row in outcome.recipe.rows:
         if row.name != reference:

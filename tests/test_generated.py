@@ -4,6 +4,7 @@ A table with numbers is either between markers, made by `python docs/results.py`
 has the comment `facts: SOURCE` above it. A picture is made by a target of the Makefile.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -160,6 +161,34 @@ def test_the_check_fails_for_a_page_with_an_edited_number(
     monkeypatch.setattr(results, "PAGES", (tmp_path / "README.md",))
     assert results.main(["--check"]) == 1
     assert capsys.readouterr().err == "README.md differs from docs/results; run: python docs/results.py\n"
+
+
+def test_a_comparison_has_errors_paired_differences_and_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = {"fixmatch-ra": (3.0, 5.0), "rankingmatch-bm": (2.0, 3.0)}  # differences -1 and -2: -1.5 ± 12.7 · 0.5
+    lines = [kept_line(method, fold, error) for method, pair in errors.items() for fold, error in enumerate(pair)]
+    (tmp_path / "digits-ranking.jsonl").write_text("".join(lines))
+    monkeypatch.setattr(recipe_tables, "RESULTS", tmp_path)
+    recipe_tables.kept.cache_clear()
+    try:
+        table = recipe_tables.compared("digits-ranking", "fixmatch-ra").splitlines()
+    finally:
+        recipe_tables.kept.cache_clear()
+    assert table[2] == "| fixmatch-ra | 4.0 ± 1.4 |  | 1.5 |"
+    assert table[3] == "| rankingmatch-bm | **2.5 ± 0.7** | -1.5 ± 6.4 | 1.5 |"
+    assert len(table) == 4  # rows without runs are left out
+
+
+def kept_line(method: str, fold: int, error: float) -> str:
+    """A line of docs/results: a run of 90 seconds with this test error."""
+    (line,) = [
+        line for line in (ROOT / "docs/results/digits-ranking.jsonl").read_text().splitlines() if "-bm-0" in line
+    ]
+    values = json.loads(line)
+    values["run"] = f"digits-40-{method}-{fold}"
+    values["result"] |= {"method": method, "seed": fold, "test_error": error, "seconds": 90.0}
+    return json.dumps(values) + "\n"
 
 
 def test_the_numbers_of_runs_and_hours_follow_from_the_recipes() -> None:

@@ -58,6 +58,7 @@ def draw_learning(name: str, curves: dict[str, dict[str, dict[int, Figure]]], di
     for column, rows in curves.items():
         canvas, axes = _error_lines(column, rows)
         axes.set(xlabel="steps of training")
+        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))  # beside the lines
         title = column.replace(", ", "-").replace(" ", "-")
         _save(canvas, directory / (name if len(curves) == 1 else f"{name}-{title}"))
 

@@ -36,7 +36,9 @@ _TINY = {"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 
 
 SCALES: dict[str, Scale] = {
     "paper": Scale(),
-    "laptop": Scale(side=16, steps=5000, mu=4, folds=3, settings=_LAPTOP, lengths={"fashion-mnist": 2000}),
+    "laptop": Scale(
+        side=16, steps=5000, mu=4, folds=3, settings=_LAPTOP, lengths={"fashion-mnist": 2000, "cifar10": 8000}
+    ),
     "tiny": Scale(side=8, steps=160, mu=3, folds=1, settings=_TINY),
 }
 EVALUATIONS = 5  # of a run that is not at the paper's scale

@@ -54,7 +54,12 @@ def block(name: str, kind: str, *arguments: str) -> str:
 
 def rewritten(text: str) -> str:
     """A page with all its blocks made again."""
-    return BLOCK.sub(lambda match: f"{match[1]}{block(*shlex.split(match[2]))}{match[4]}", text)
+    return BLOCK.sub(lambda match: f"{match[1]}{_unbroken(block(*shlex.split(match[2])))}{match[4]}", text)
+
+
+def _unbroken(table: str) -> str:
+    """No line is broken between a mean and its deviation."""
+    return table.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
 def draw() -> Iterator[str]:

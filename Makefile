@@ -10,7 +10,7 @@ PYTEST := python -m pytest --numprocesses 2 --dist worksteal
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all test-lowest fuzz crash lint format docs package results bench performance figure screenshots notebooks clean
+.PHONY: demo test test-all test-lowest fuzz crash lint format docs package results measure bench performance figure screenshots notebooks clean
 
 demo: $(READY)  ## train with and without the unlabeled images, and compare
 	$(BIN)/rankingmatch bench demo --out runs
@@ -53,14 +53,17 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 	cd dist && empty/bin/rankingmatch --version && empty/bin/python -P ../tests/helpers/tour.py
 	rm -rf dist/empty
 
-results: $(READY)  ## measure what docs/results does not have yet, and write the tables of the docs: takes hours, resumable; see docs/reproduce.md for the data
+results: $(READY)  ## write the tables and pictures of the docs from docs/results: seconds
+	$(BIN)/python docs/results.py
+
+measure: $(READY)  ## run what docs/results does not have yet, then make results: takes hours, resumable; see docs/reproduce.md for the data
 	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-ranking digits-longtail laptop-stl10 laptop-svhn laptop-fashion-mnist laptop-cifar10 weak-pass skip-unsure --keep docs/results --out runs/results
 	$(BIN)/rankingmatch bench labeling stl10 digits --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --seeds 10 --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --method rankingmatch-bm --keep docs/results
 	$(BIN)/rankingmatch bench labeling $(PHOTOGRAPHS) --seeds 10 --method logistic-regression --keep docs/results
 	$(BIN)/rankingmatch bench labeling digits --seeds 100 --method logistic-regression --keep docs/results
-	$(BIN)/python docs/results.py
+	$(MAKE) results
 
 bench: $(PEERS)  ## compare speed and memory with other libraries and with the bare network: one table, takes minutes
 	$(BIN)/python benchmarks/table.py

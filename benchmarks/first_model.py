@@ -29,9 +29,10 @@ def table(rows: Rows) -> str:
 
 def total(rows: Rows) -> str:
     """How long all of it took, and how good the model is."""
-    outcome = next(str(row["what"]) for row in rows if row["step"] == "predict")
-    seconds = sum(float(row["seconds"]) for row in rows)
-    return f"{_duration(seconds)} for photographs of clothing, labeling included: {outcome}"
+    notes = {str(row["step"]): str(row["what"]) for row in rows}
+    pause = notes["label"].rpartition("after ")[2]
+    time = _duration(sum(float(row["seconds"]) for row in rows))
+    return f"{time} for photographs of clothing, with a script that labels one every {pause}: {notes['predict']}"
 
 
 def _duration(seconds: float) -> str:

@@ -45,7 +45,7 @@ def total(name: str) -> str:
     """A sentence on the time of all steps of a benchmark."""
     benchmark, found = importlib.import_module(script_of(name).stem), measured(name)
     machine = found.machine.partition(",")[0]
-    return f"On {machine}, all of this took {benchmark.total(found.rows)}.\n"
+    return f"On {machine}, these commands took {benchmark.total(found.rows)}.\n"
 
 
 def source(*names: str) -> str:

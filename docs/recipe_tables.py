@@ -16,6 +16,7 @@ from rankingmatch.report.intervals import mean_and_interval
 
 RESULTS = Path(__file__).with_name("results")
 PAPERS_STEP = 0.302  # seconds, of wrn-28-2 on 32×32 images, on the paper's GPU (Table 10)
+ABSENT = "–"  # in a table, for what was not run
 
 
 @cache
@@ -38,12 +39,14 @@ def short(recipe: str, *labels: str) -> str:
     """A table with one decimal, of the columns with these numbers of labels, and the seconds of a run."""
     outcome = kept(recipe)[0]
     columns = _columns(outcome, labels)
-    means = {column.title: _means(outcome, column.title) for column in columns}
-    lines = ["| test error % | " + " | ".join(f"{column.labels} labels" for column in columns) + " | seconds |"]
-    lines.append("|---|" + "---|" * (len(columns) + 1))
+    best = {column.title: _best(outcome, column.title) for column in columns}
+    counts = {column.title: _folds(outcome, column.title) for column in columns}
+    equal = len(set(counts.values())) == 1
+    heads = [f"{column.labels} labels" + ("" if equal else f", {counts[column.title]} folds") for column in columns]
+    lines = [f"| test error % | {' | '.join(heads)} | seconds |", "|---|" + "---|" * (len(columns) + 1)]
     for row in outcome.recipe.rows:
-        texts = [_short_figure(outcome, row.name, title, min(means[title])) for title in means]
-        if seconds := _seconds(outcome, row.name, list(means)):
+        texts = [_short_figure(outcome, row.name, title, best[title]) for title in best]
+        if seconds := _seconds(outcome, row.name, list(best)):
             lines.append(f"| {row.name} | {' | '.join(texts)} | {max(1, round(seconds))} |")
     return "\n".join([*lines, ""])
 
@@ -52,14 +55,14 @@ def compared(recipe: str, reference: str) -> str:
     """A recipe with one column: errors, differences to a reference row fold by fold, and the minutes of a run."""
     outcome = kept(recipe)[0]
     (title,) = [column.title for column in outcome.recipe.columns]
-    best, others = min(_means(outcome, title)), _by_fold(outcome, reference, title)
-    lines = [f"| | test error % | minus {reference}, points | minutes |", "|---|---|---|---|"]
+    best, others = _best(outcome, title), _by_fold(outcome, reference, title)
+    lines = [f"| | test error % | difference from {reference}, points | folds | minutes |", "|---|---|---|---|---|"]
     for row in outcome.recipe.rows:
         if seconds := _seconds(outcome, row.name, [title]):
-            same = row.name == reference
-            difference = "" if same else _difference(_by_fold(outcome, row.name, title), others, decimals=1)
+            mine = _by_fold(outcome, row.name, title)
+            difference = "" if row.name == reference else _difference(mine, others, decimals=1)
             figure = _short_figure(outcome, row.name, title, best)
-            lines.append(f"| {row.name} | {figure} | {difference} | {seconds / 60:.1f} |")
+            lines.append(f"| {row.name} | {figure} | {difference} | {len(mine)} | {seconds / 60:.1f} |")
     return "\n".join([*lines, ""])
 
 
@@ -74,32 +77,60 @@ def _seconds(outcome: Outcome, row: str, columns: list[str]) -> float | None:
     return statistics.median(found) if found else None
 
 
-def _errors(outcome: Outcome, row: str, column: str) -> list[float]:
-    results = [outcome.results[index] for index in outcome.indices(row, column)]
-    return [result.test_error for result in results if result.test_error is not None]
+def _folds(outcome: Outcome, column: str) -> int:
+    """The number of folds of a column: of the row that has most."""
+    return max(len(_by_fold(outcome, row.name, column)) for row in outcome.recipe.rows)
 
 
-def _means(outcome: Outcome, column: str) -> list[float]:
-    return [statistics.mean(errors) for row in outcome.recipe.rows if (errors := _errors(outcome, row.name, column))]
+def _best(outcome: Outcome, column: str) -> str:
+    """The row with the lowest mean among those that have all folds of a column."""
+    errors = {row.name: list(_by_fold(outcome, row.name, column).values()) for row in outcome.recipe.rows}
+    most = max(map(len, errors.values()))
+    return min((row for row in errors if len(errors[row]) == most), key=lambda row: statistics.mean(errors[row]))
 
 
-def _short_figure(outcome: Outcome, row: str, column: str, best: float) -> str:
-    errors = _errors(outcome, row, column)
+def _short_figure(outcome: Outcome, row: str, column: str, best: str) -> str:
+    errors = list(_by_fold(outcome, row, column).values())
     if not errors:
-        return "–"
+        return ABSENT
     text = f"{statistics.mean(errors):.1f}" + (f" ± {statistics.stdev(errors):.1f}" if len(errors) > 1 else "")
-    return f"**{text}**" if statistics.mean(errors) == best else text
+    return f"**{text}**" if row == best else text
 
 
 def differences(recipe: str, reference: str, *labels: str) -> str:
     """Each row minus a reference row, fold by fold, with the 95 % interval of the mean; in these columns, or in all."""
     outcome = kept(recipe)[0]
     head = [column.title for column in _columns(outcome, labels)]
-    lines = [f"| minus {reference}, points | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
+    lines = [f"| difference from {reference}, points | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
     for row in outcome.recipe.rows:
         if row.name != reference:
             texts = [_difference(_by_fold(outcome, row.name, c), _by_fold(outcome, reference, c)) for c in head]
             lines.append(f"| {row.name} | {' | '.join(texts)} |")
+    return "\n".join([*lines, ""])
+
+
+def pairs(recipe: str, *arguments: str) -> str:
+    """Differences of two rows, "ROW - ROW", fold by fold: one line for each pair, one column for each dataset.
+
+    Arguments without " - " are further recipes; of recipes with the same dataset and labels, the first with both rows
+    counts.
+    """
+    wanted = [text.split(" - ") for text in arguments if " - " in text]
+    recipes = [recipe, *(text for text in arguments if " - " not in text)]
+    outcomes = [kept(name)[0] for name in recipes]
+    if unknown := {row for pair in wanted for row in pair} - {row.name for one in outcomes for row in one.recipe.rows}:
+        raise SystemExit(f"results: pairs: there is no row {', '.join(sorted(unknown))} in {', '.join(recipes)}")
+    found: dict[str, list[str]] = {}  # by column: a difference for each pair
+    for outcome in outcomes:
+        for title in (column.title for column in outcome.recipe.columns):
+            texts = [
+                _difference(_by_fold(outcome, a, title), _by_fold(outcome, b, title), decimals=1) for a, b in wanted
+            ]
+            before = found.get(title, [ABSENT] * len(wanted))
+            found[title] = [new if old == ABSENT else old for old, new in zip(before, texts, strict=True)]
+    lines = [f"| difference, points | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    for index, (mine, other) in enumerate(wanted):
+        lines.append(f"| {mine} minus {other} | {' | '.join(texts[index] for texts in found.values())} |")
     return "\n".join([*lines, ""])
 
 
@@ -111,23 +142,25 @@ def _by_fold(outcome: Outcome, row: str, column: str) -> dict[int, float]:
 def _difference(mine: dict[int, float], others: dict[int, float], decimals: int = 2) -> str:
     common = sorted(mine.keys() & others.keys())
     if not common:
-        return "–"
+        return ABSENT
     mean, half = mean_and_interval(np.array([mine[fold] - others[fold] for fold in common]))
-    return f"{mean:+.{decimals}f}" + ("" if half is None else f" ± {half:.{decimals}f}")
+    too_wide = half is None or len(common) < 3  # Student's factor is 12.7 for two folds
+    return f"{mean:+.{decimals}f}" + ("" if too_wide else f" ± {half:.{decimals}f}")
 
 
 def runs(recipe: str) -> str:
     """How many runs there are, of which code and when, and what they cost."""
     outcome, found = kept(recipe)
-    commits = ", ".join(sorted({run.commit for run in found}))
+    commits = sorted({run.commit for run in found})
     days = sorted({run.date for run in found})
     hours = sum(run.result.seconds for run in found) / 3600
     folds = sorted({cell.fold for cell in outcome.grid})
     seeds = f"seed {folds[0]}" if len(folds) == 1 else f"seeds {folds[0]} to {folds[-1]}"
     return (
         f"{len(found)} runs, {seeds}, each on one thread, {hours:.1f} hours in all; "
-        f"commit {commits}, {' to '.join(dict.fromkeys((days[0], days[-1])))}. "
-        f"Again: `rankingmatch bench {recipe} --keep DIR`.\n"
+        f"{'commit' if len(commits) == 1 else 'commits'} {', '.join(commits)}, "
+        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}. "
+        f"To repeat them: `rankingmatch bench {recipe}`.\n"
     )
 
 
@@ -154,5 +187,6 @@ RECIPE_BLOCKS: dict[str, Callable[..., str]] = {
     "short": short,
     "compared": compared,
     "differences": differences,
+    "pairs": pairs,
     "runs": runs,
 }

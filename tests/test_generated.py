@@ -163,21 +163,43 @@ def test_the_check_fails_for_a_page_with_an_edited_number(
     assert capsys.readouterr().err == "README.md differs from docs/results; run: python docs/results.py\n"
 
 
-def test_a_comparison_has_errors_paired_differences_and_minutes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    errors = {"fixmatch-ra": (3.0, 5.0), "rankingmatch-bm": (2.0, 3.0)}  # differences -1 and -2: -1.5 ± 12.7 · 0.5
-    lines = [kept_line(method, fold, error) for method, pair in errors.items() for fold, error in enumerate(pair)]
+@pytest.fixture
+def three_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kept runs of two recipes on the same data: three folds of two rows, two of a third; one fold of one row."""
+    errors = {"fixmatch-ra": (3.0, 5.0, 7.0), "rankingmatch-bm": (2.0, 3.0, 4.0), "bm_weight_0.3": (1.0, 1.0)}
+    lines = [kept_line(row, fold, error) for row, folds in errors.items() for fold, error in enumerate(folds)]
     (tmp_path / "digits-ranking.jsonl").write_text("".join(lines))
+    (tmp_path / "digits.jsonl").write_text(kept_line("rankingmatch-bm", 0, 9.0))
     monkeypatch.setattr(recipe_tables, "RESULTS", tmp_path)
     recipe_tables.kept.cache_clear()
-    try:
-        table = recipe_tables.compared("digits-ranking", "fixmatch-ra").splitlines()
-    finally:
-        recipe_tables.kept.cache_clear()
-    assert table[2] == "| fixmatch-ra | 4.0 ± 1.4 |  | 1.5 |"
-    assert table[3] == "| rankingmatch-bm | **2.5 ± 0.7** | -1.5 ± 6.4 | 1.5 |"
-    assert len(table) == 4  # rows without runs are left out
+    yield
+    recipe_tables.kept.cache_clear()
+
+
+# Differences -1, -2 and -3: standard deviation 1, Student's factor 4.303, -2 ± 4.303 / √3.
+
+
+@pytest.mark.usefixtures("three_folds")
+def test_a_comparison_has_errors_paired_differences_and_minutes() -> None:
+    table = recipe_tables.compared("digits-ranking", "fixmatch-ra").splitlines()
+    assert table[2] == "| fixmatch-ra | 5.0 ± 2.0 |  | 3 | 1.5 |"
+    assert table[3] == "| rankingmatch-bm | **3.0 ± 1.0** | -2.0 ± 2.5 | 3 | 1.5 |"
+    assert table[4] == "| bm, weight 0.3 | 1.0 ± 0.0 | -3.0 | 2 | 1.5 |"  # too few folds for an interval, or to be best
+    assert len(table) == 5  # rows without runs are left out
+
+
+@pytest.mark.usefixtures("three_folds")
+def test_pairs_of_rows_are_compared_within_a_recipe() -> None:
+    wanted = ("rankingmatch-bm - fixmatch-ra", "bm, weight 0.3 - rankingmatch-bm", "rankingmatch-bh - rankingmatch-bm")
+    assert recipe_tables.pairs("digits", "digits-ranking", *wanted).splitlines() == [
+        "| difference, points | Digits, 40 labels |",
+        "|---|---|",
+        "| rankingmatch-bm minus fixmatch-ra | -2.0 ± 2.5 |",
+        "| bm, weight 0.3 minus rankingmatch-bm | -1.5 |",
+        "| rankingmatch-bh minus rankingmatch-bm | – |",
+    ]
+    with pytest.raises(SystemExit, match="there is no row rankingmatch-xx in digits-ranking"):
+        recipe_tables.pairs("digits-ranking", "rankingmatch-xx - fixmatch-ra")
 
 
 def kept_line(method: str, fold: int, error: float) -> str:

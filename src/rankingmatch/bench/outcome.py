@@ -3,6 +3,7 @@
 import datetime
 import os
 import platform
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,7 +138,7 @@ def _table(outcome: Outcome, quantity: str, unit: str, figure: Callable[[list[in
 def details(outcome: Outcome) -> str:
     """Every fold of every row and column, with validation errors and times, in Markdown."""
     recalls = is_unbalanced(outcome)
-    head = "| | | test error of each fold | validation error % | seconds per run |"
+    head = "| | | test error of each fold | validation error % | seconds |"
     lines = [
         f"{head} recall of each class % |" if recalls else head,
         "|---|---|---|---|---|" + "---|" * recalls,
@@ -149,7 +150,7 @@ def details(outcome: Outcome) -> str:
                 continue
             folds = [_fold(result) for result in results]
             validation = Figure(tuple(r.val_error for r in results if r.val_error is not None))
-            seconds = sum(result.seconds for result in results) / len(results)
+            seconds = statistics.median(result.seconds for result in results)
             line = f"| {row.name} | {column.title} | {', '.join(folds)} | {validation} | {seconds:.0f} |"
             lines.append(f"{line} {_mean_recalls(results)} |" if recalls else line)
     return "\n".join([*lines, ""])
@@ -223,8 +224,8 @@ def markdown_page(outcomes: list[Outcome], command: str) -> str:
         "# Results\n",
         f"Written by `{command}` on {today}, on {platform.machine()} with {os.cpu_count()} CPU cores. "
         "Errors of the EMA weights at the last step, mean ± standard deviation over folds; a fold is a seed, "
-        "which determines the labels, the initial weights and all random numbers. Seconds are wall time per run. The "
-        "lowest mean of a column is bold.\n",
+        "which determines the labels, the initial weights and all random numbers. Seconds are the "
+        "median wall time of a run. The lowest mean of a column is bold.\n",
     ]
     for outcome in outcomes:
         parts.append(f"## {outcome.tables[0].title}\n")

@@ -133,6 +133,15 @@ def test_restarted_processes_go_on_by_themselves(of_one: Path, tmp_path: Path) -
     assert_same_history(run, of_one)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+def test_no_thread_of_the_group_is_left_that_could_abort_the_exit_of_python(tmp_path: Path) -> None:
+    process = torchrun(2, "threads_left", tmp_path / "run")
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert out.count("thread python") >= 2, out
+    assert "gloo" not in out
+
+
 def test_too_many_processes_are_refused_in_one_line(tmp_path: Path) -> None:
     process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--batch-size", "1", cwd=tmp_path)
     _, err = process.communicate(timeout=120)

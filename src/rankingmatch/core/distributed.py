@@ -5,6 +5,7 @@ a method sees the whole batch on every process and computes the same losses ther
 the process that owns the row, multiplied by the number of processes, because DDP divides the sum by it.
 """
 
+import gc
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ def process_group() -> Iterator[None]:
         raise
     finally:
         logging.disable(logging.NOTSET)
-        dist.destroy_process_group()
+        _disconnect()
 
 
 def _started_by_torchrun() -> bool:
@@ -62,6 +63,7 @@ def _started_by_torchrun() -> bool:
 
 
 def _connect() -> None:
+    import torch.distributed.nn  # before there is a group, which its default arguments would keep forever
     from torch.distributed.rendezvous import rendezvous  # not in every build of torch
 
     # torchrun's store survives a restart and keeps the addresses of dead processes: each start has its own keys.
@@ -70,6 +72,15 @@ def _connect() -> None:
     store = dist.PrefixStore(start, store)  # type: ignore[attr-defined]
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=number, world_size=total, timeout=TIMEOUT)
+
+
+def _disconnect() -> None:
+    """End the group and its threads: one that still frees a tensor while Python exits would abort the process.
+
+    The threads end with the last reference to the group. DDP has one, and is itself part of a cycle of references.
+    """
+    gc.collect()
+    dist.destroy_process_group()
 
 
 def _explain(error: RuntimeError) -> None:

@@ -12,7 +12,9 @@ from rankingmatch.core.errors import ConfigError
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs import speeds
 from rankingmatch.runs.config import Plan, resolve
-from rankingmatch.runs.speeds import Speed, approximate_speed, remember_speed, remembered_speed
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import start, training_records
+from rankingmatch.runs.speeds import Speed, approximate_speed, remember_speed, remembered_speed, speed_of_run
 
 
 @pytest.fixture(autouse=True)
@@ -61,15 +63,56 @@ def test_what_was_measured_is_remembered() -> None:
 
 
 def test_another_step_takes_as_long_as_its_operations_at_the_speed_of_the_most_similar_one() -> None:
-    remember_speed(plan("fixmatch-ra", mu=7), Speed(1.0, 1.0))
-    remember_speed(plan("fixmatch-ra", mu=7, network="wrn-28-2"), Speed(100.0, 1.0))
+    remember_speed(plan("fixmatch-ra", mu=7), Speed(1.005, 1.0))
+    remember_speed(plan("fixmatch-ra", mu=7, network="wrn-28-2"), Speed(100.005, 1.0))
     found = approximate_speed(plan("supervised", mu=7))
     assert found is not None
-    assert found.step == pytest.approx(1 / 15)  # 1 view of B images, instead of 1 + 2 · 7
+    assert found.step == pytest.approx(0.005 + 1 / 15)  # 1 view of B images, instead of 1 + 2 · 7
     other = approximate_speed(plan("fixmatch-ra", mu=7, batch_size=32, network="wrn-28-2"))
     assert other is not None
-    assert other.step == pytest.approx(100 * 32 / plan().config.training.batch_size)
-    assert approximate_speed(plan(threads=2)) != approximate_speed(plan())  # measured with one thread only
+    assert other.step == pytest.approx(0.005 + 100 * 32 / plan().config.training.batch_size)
+
+
+def test_steps_of_another_precision_threads_or_size_say_nothing() -> None:
+    wrn, half = plan(network="wrn-28-2"), plan(precision="bfloat16", threads=2)
+    before = [approximate_speed(other) for other in (wrn, half)]
+    remember_speed(plan("supervised", batch_size=4), Speed(50.005, 50.0))
+    similar = approximate_speed(plan("supervised", batch_size=8))
+    assert similar is not None
+    assert similar.step == pytest.approx(0.005 + 100.0)
+    assert [approximate_speed(other) for other in (wrn, half)] == before
+
+
+def test_the_usual_speed_depends_on_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(precision: str) -> float:
+        found = approximate_speed(plan(network="wrn-28-2", precision=precision))
+        assert found is not None
+        return found.step - speeds.STEP_OVERHEAD
+
+    monkeypatch.setattr(speeds, "computes_bfloat16", lambda device: True)
+    assert step("bfloat16") == pytest.approx(step("float32") / 2)
+    assert step("float16") == pytest.approx(step("float32") * 4)
+    monkeypatch.setattr(speeds, "computes_bfloat16", lambda device: False)
+    assert step("bfloat16") == pytest.approx(step("float32") * 4)
+
+
+def test_a_history_gives_the_median_speed_of_a_run() -> None:
+    line = {"step": 10, "seconds": 30.0, "step_seconds": 2.0}  # 20 seconds of steps, 10 of evaluation
+    later = {"step": 15, "seconds": 52.0, "step_seconds": 4.0}  # 20 and 2
+    last = {"step": 20, "seconds": 68.0, "step_seconds": 3.0}  # 15 and 1
+    assert speed_of_run([line, later, last]) == Speed(3.0, 2.0)
+    assert speed_of_run([{"step": 10, "seconds": 30.0}, later]) == Speed(4.0, 2.0)  # an older version's
+    assert speed_of_run([]) is None
+
+
+@pytest.mark.parametrize(("steps", "known"), [(100, True), (99, False)])
+def test_a_finished_run_is_remembered_unless_it_was_short(steps: int, known: bool, tmp_path: Path) -> None:
+    tiny = plan(steps=steps, batch_size=2, mu=1)
+    for _ in training_records(start(Run(tmp_path / "run"), tiny)):
+        pass
+    speed = remembered_speed(tiny)
+    assert (speed is not None) == known
+    assert speed is None or speed == speed_of_run(Run(tmp_path / "run").history())
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"x": 3}', '{"x": [1, 2, "y"]}', '{"x": [1, 2, -3]}'])

@@ -13,7 +13,7 @@ from rankingmatch.data import Dataset, DataSettings, Images, Split, make_split
 from rankingmatch.methods import Method, make_method
 from rankingmatch.networks import NetworkSettings, predict_logits
 from rankingmatch.runs.config import Config, Plan
-from rankingmatch.runs.speeds import Speed, remember_speed
+from rankingmatch.runs.speeds import SHORT_RUN, Speed, remember_speed
 from rankingmatch.training.banks import measure_views, noise_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
@@ -22,7 +22,6 @@ from rankingmatch.training.state import State, initial_state
 ENOUGH_SECONDS = 2.0  # spent on measuring
 MOST_STEPS = 6
 EVALUATED_AT_ONCE = 512
-SHORT_RUN = 100  # steps: a shorter run needs no estimate
 SLOW_STEP = 10.0  # seconds: a slower step is measured with a sixteenth of its batch only
 
 

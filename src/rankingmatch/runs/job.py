@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.devices import computes_bfloat16
-from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes
+from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes, world_size
 from rankingmatch.core.errors import (
     ConfigError,
     DataError,
@@ -40,6 +40,7 @@ from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
 from rankingmatch.runs.recorder import Recorder
+from rankingmatch.runs.speeds import SHORT_RUN, remember_speed, speed_of_run
 from rankingmatch.runs.tensorboard import require_tensorboard
 from rankingmatch.training.banks import Computer, computed_here, make_bank
 from rankingmatch.training.loop import train
@@ -304,6 +305,7 @@ def _train_and_write(job: Job, stopped: Callable[[], bool], progress: Progress) 
         save_checkpoint(run.checkpoints, state, identity=identity)
         save_model(run.model_path, state.ema, job.model_info)
         _write_result(job)
+        _remember_speed(job)
     except GeneratorExit:  # the caller stopped iterating: keep the progress
         state.raise_if_diverged()
         save_checkpoint(run.checkpoints, state, identity=identity)
@@ -317,6 +319,13 @@ def _train_and_write(job: Job, stopped: Callable[[], bool], progress: Progress) 
         recorder.close()
         assert job.lock is not None
         job.lock.release()
+
+
+def _remember_speed(job: Job) -> None:
+    """Let later estimates know how long the steps of this run took, if it was long enough, on one process."""
+    speed = speed_of_run(job.run.history())
+    if speed is not None and job.config.training.last_step >= SHORT_RUN and world_size() == 1:
+        remember_speed(job.plan, speed)
 
 
 def _train_only(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:

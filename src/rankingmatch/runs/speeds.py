@@ -3,7 +3,10 @@
 import contextlib
 import json
 import math
+import statistics
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -12,20 +15,27 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rankingmatch.core.atomic import write_json
+from rankingmatch.core.devices import computes_bfloat16
 from rankingmatch.core.reading import Between, check_value, read_bytes
 from rankingmatch.methods import make_method
 from rankingmatch.networks import freeze, make_classifier
 from rankingmatch.networks.classifier import Tune
 from rankingmatch.runs.config import Config, Plan
 
-__all__ = ["Speed", "approximate_speed", "remember_speed", "remembered_speed"]
+__all__ = ["Speed", "approximate_speed", "remember_speed", "remembered_speed", "speed_of_run"]
 
-# Floating-point operations per second and core of training a Wide ResNet, measured on a machine with 2 cores. Used
-# until a step has been measured.
+# Floating-point operations per second and core of training a Wide ResNet in float32, measured on a machine with 2
+# cores. Used until a similar step has been measured.
 USUAL_SPEED = 5e10
+BFLOAT16_SPEED = 2  # times that of float32, where there are instructions for it
+SLOW_PRECISION = 0.25  # times that of float32, for bfloat16 and float16 without such instructions
+STEP_OVERHEAD = 0.005  # seconds of a step that do not depend on the size of the network
+MOST_DIFFERENT = 30  # times the operations of a measured step: beyond, it says nothing about a step
+SHORT_RUN = 100  # steps: a shorter run needs no estimate, and its first steps, which are slower, count too much
 MOST_BYTES = 2**20
 FORWARD_AND_BACKWARD = 3  # passes: the backward pass costs two
-Positive = Annotated[float, Between(1e-9, 1e24)]
+LEAST = 1e-9
+Positive = Annotated[float, Between(LEAST, 1e24)]
 
 
 class Speed(NamedTuple):
@@ -52,24 +62,53 @@ def remembered_speed(plan: Plan) -> Speed | None:
     return None if entry is None else Speed(*entry[:2])
 
 
+def speed_of_run(history: Sequence[dict[str, Any]]) -> Speed | None:
+    """The median seconds of a step and of an evaluation in the history of a run; None if they were not recorded."""
+    speeds, start = [], {"step": 0, "seconds": 0.0}
+    for before, line in pairwise([start, *history]):
+        if step := line.get("step_seconds"):
+            trained = step * (line["step"] - before["step"])
+            speeds.append(Speed(step, max(LEAST, line["seconds"] - before["seconds"] - trained)))
+    return Speed(*map(statistics.median, zip(*speeds, strict=True))) if speeds else None
+
+
 def approximate_speed(plan: Plan) -> Speed | None:
     """The operations of a step, at the speed of the measurement whose step has the most similar number of operations.
 
-    It must have the same device and number of threads. Without one, the speed is that of a usual CPU; None for other
-    devices, and for networks whose operations cannot be counted.
+    It must have the same device, precision and number of threads. Without a similar one, the speed is that of a usual
+    CPU; None for other devices, and for networks whose operations cannot be counted.
     """
     operations, evaluated = _step_operations(plan), _pass_operations(plan)
     if operations is None or evaluated is None:
         return None
-    machine = _machine(plan.config)
-    alike = [entry for key, entry in _table().items() if key.endswith(machine)]
-    if not alike and plan.config.device().type != "cpu":
+    if (speed := _similar_speed(plan.config, operations) or _usual_speed(plan.config)) is None:
         return None
-    speed = USUAL_SPEED * _threads(plan.config)
-    if alike:  # a small network does fewer operations per second than a large one
-        seconds, _, counted = min(alike, key=lambda entry: abs(math.log(entry[2] / operations)))
-        speed = counted / seconds
-    return Speed(operations / speed, evaluated * plan.source.evaluated / speed)
+    return Speed(STEP_OVERHEAD + operations / speed, evaluated * plan.source.evaluated / speed)
+
+
+def _similar_speed(config: Config, operations: float) -> float | None:
+    """Operations per second of the most similar step that was measured; a small network does fewer than a large one."""
+
+    def difference(counted: float) -> float:
+        return abs(math.log(counted / operations))
+
+    machine = _machine(config)
+    alike = [(difference(entry[2]), entry) for key, entry in _table().items() if key.endswith(machine)]
+    least, (seconds, _, counted) = min(alike, default=(math.inf, (1.0, 1.0, 1.0)))
+    if least > math.log(MOST_DIFFERENT):
+        return None
+    return counted / max(seconds - STEP_OVERHEAD, seconds / 2)
+
+
+def _usual_speed(config: Config) -> float | None:
+    """Operations per second of a usual CPU."""
+    device, precision = config.device(), config.training.precision
+    if device.type != "cpu":
+        return None
+    factor = 1.0
+    if precision != "float32":
+        factor = BFLOAT16_SPEED if precision == "bfloat16" and computes_bfloat16(device) else SLOW_PRECISION
+    return USUAL_SPEED * _threads(config) * factor
 
 
 def _step_operations(plan: Plan) -> float | None:
@@ -133,7 +172,7 @@ def _key(plan: Plan) -> str:
     size = config.data.image_size
     sides = "×".join(map(str, source.shape if size is None else (size, size, source.shape[2])))
     training = config.training
-    batch = f"B {training.batch_size}, μ {training.mu}, {training.precision}, tune {config.network.tune}"
+    batch = f"B {training.batch_size}, μ {training.mu}, tune {config.network.tune}"
     return (
         f"{config.network.network}, {sides}, {source.classes} classes, {source.evaluated} evaluated, {config.method}, "
         f"{batch}{_machine(config)}"
@@ -141,7 +180,7 @@ def _key(plan: Plan) -> str:
 
 
 def _machine(config: Config) -> str:
-    return f"; {config.device()}, threads {_threads(config)}"
+    return f"; {config.device()}, {config.training.precision}, threads {_threads(config)}"
 
 
 def _threads(config: Config) -> int:

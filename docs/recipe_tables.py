@@ -9,7 +9,7 @@ import numpy as np
 
 from rankingmatch.bench.kept import KeptRun, kept_outcome
 from rankingmatch.bench.outcome import Outcome, details
-from rankingmatch.bench.recipe import Column, cells, read_recipe
+from rankingmatch.bench.recipe import ERRORS, Column, Recipe, cells, read_recipe
 from rankingmatch.bench.scale import SCALES
 from rankingmatch.bench.tables import markdown
 from rankingmatch.report.intervals import mean_and_interval
@@ -113,25 +113,47 @@ def pairs(recipe: str, *arguments: str) -> str:
     """Differences of two rows, "ROW - ROW", fold by fold: one line for each pair, one column for each dataset.
 
     Arguments without " - " are further recipes; of recipes with the same dataset and labels, the first with both rows
-    counts.
+    counts. Of a recipe that has not been run, the figures of the paper are compared, beside ours for the same data.
     """
-    wanted = [text.split(" - ") for text in arguments if " - " in text]
-    recipes = [recipe, *(text for text in arguments if " - " not in text)]
-    outcomes = [kept(name)[0] for name in recipes]
-    if unknown := {row for pair in wanted for row in pair} - {row.name for one in outcomes for row in one.recipe.rows}:
-        raise SystemExit(f"results: pairs: there is no row {', '.join(sorted(unknown))} in {', '.join(recipes)}")
-    found: dict[str, list[str]] = {}  # by column: a difference for each pair
-    for outcome in outcomes:
-        for title in (column.title for column in outcome.recipe.columns):
-            texts = [
-                _difference(_by_fold(outcome, a, title), _by_fold(outcome, b, title), decimals=1) for a, b in wanted
-            ]
-            before = found.get(title, [ABSENT] * len(wanted))
-            found[title] = [new if old == ABSENT else old for old, new in zip(before, texts, strict=True)]
-    lines = [f"| difference, points | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    wanted = [(mine, other) for mine, sign, other in (text.partition(" - ") for text in arguments) if sign]
+    recipes = [read_recipe(name) for name in (recipe, *(text for text in arguments if " - " not in text))]
+    if unknown := {row for pair in wanted for row in pair} - {row.name for one in recipes for row in one.rows}:
+        names = ", ".join(one.name for one in recipes)
+        raise SystemExit(f"results: pairs: there is no row {', '.join(sorted(unknown))} in {names}")
+    columns = _columns_of_pairs(recipes, wanted)
+    lines = [f"| difference, points | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
     for index, (mine, other) in enumerate(wanted):
-        lines.append(f"| {mine} minus {other} | {' | '.join(texts[index] for texts in found.values())} |")
+        lines.append(f"| {mine} minus {other} | {' | '.join(texts[index] for texts in columns.values())} |")
     return "\n".join([*lines, ""])
+
+
+def _columns_of_pairs(recipes: list[Recipe], wanted: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """By the head of a column: a difference for each pair. The paper's are beside ours, or left out."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for recipe in recipes:
+        was_run = (RESULTS / f"{recipe.name}.jsonl").exists()
+        for index, title in enumerate(column.title for column in recipe.columns):
+            texts = [_ours(recipe, title, *pair) if was_run else _papers(recipe, index, *pair) for pair in wanted]
+            before = found.get((title, was_run), [ABSENT] * len(wanted))
+            found[title, was_run] = [new if old == ABSENT else old for old, new in zip(before, texts, strict=True)]
+    titles = [title for title, was_run in found if was_run]
+    heads = [(title, was_run) for title in titles for was_run in (True, False) if (title, was_run) in found]
+    return {title if was_run else f"{title}, in the paper": found[title, was_run] for title, was_run in heads}
+
+
+def _ours(recipe: Recipe, column: str, mine: str, other: str) -> str:
+    outcome = kept(recipe.name)[0]
+    return _difference(_by_fold(outcome, mine, column), _by_fold(outcome, other, column), decimals=1)
+
+
+def _papers(recipe: Recipe, column: int, mine: str, other: str) -> str:
+    """The difference of two means of the paper, which has no errors of folds."""
+    figures = recipe.paper[ERRORS]
+    texts = [figures[row][column] for row in (mine, other) if row in figures]
+    if len(texts) < 2 or any(text[:1] not in set("0123456789") for text in texts):  # "", or "NaN-70"
+        return ABSENT
+    first, second = (float(text.split()[0]) for text in texts)
+    return f"{first - second:+.2f}"
 
 
 def _by_fold(outcome: Outcome, row: str, column: str) -> dict[int, float]:

@@ -1,5 +1,6 @@
 """Curves of the cost of training, as in the paper's Appendix F, and of the error against the number of labels."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,16 @@ def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], 
             figure.savefig(directory / f"{name}-{quantity}.{ending}", dpi=150)
 
 
-COLORS = ("#9aa3ad", "#64748b", "#7c3aed", "#0f766e", "#2563eb", "#ca8a04", "#db2777")
-LAST_COLOR = "#c2410c"  # of the last row, which is the one that the others are compared with
-MARKERS = "osD^vPX"
+COLORS = ("#9aa3ad", "#64748b", "#7c3aed", "#0f766e", "#2563eb", "#ca8a04", "#db2777", "#65a30d", "#0891b2")
+LAST_COLOR = "#c2410c"  # of the last row, if it is the one that the others are compared with
+MARKERS = "osD^vPX*h"
+PERCENTAGES = (1, 2, 5, 10, 20, 30, 40, 50, 70, 100)  # on a logarithmic axis
 
 
 def draw_errors(name: str, errors: dict[str, dict[str, dict[int, Figure]]], directory: Path) -> None:
     """Write a figure for each dataset: the error against the number of labels."""
     for dataset, rows in errors.items():
-        canvas, axes = _error_lines(dataset, rows)
+        canvas, axes = _error_lines(dataset, rows, (*COLORS[: len(rows) - 1], LAST_COLOR))
         numbers = sorted({number for figures in rows.values() for number in figures})
         axes.set_xscale("log")
         axes.set_xticks(numbers, [str(number) for number in numbers])
@@ -56,29 +58,41 @@ def draw_errors(name: str, errors: dict[str, dict[str, dict[int, Figure]]], dire
 def draw_learning(name: str, curves: dict[str, dict[str, dict[int, Figure]]], directory: Path) -> None:
     """Write a figure for each column: the error against the steps of training."""
     for column, rows in curves.items():
-        canvas, axes = _error_lines(column, rows)
-        axes.set(xlabel="steps of training")
-        axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))  # beside the lines
+        canvas, axes = _error_lines(column, rows, (*COLORS, LAST_COLOR))
+        axes.set_yscale("log")  # differences of small errors matter, too
+        axes.set_yticks(PERCENTAGES, [str(number) for number in PERCENTAGES])
+        axes.minorticks_off()
+        low, high = axes.dataLim.intervaly
+        axes.set(xlabel="steps of training", ylim=(0.9 * max(low, PERCENTAGES[0]), 1.1 * min(high, PERCENTAGES[-1])))
+        _legend_in_order(axes, rows)
         title = column.replace(", ", "-").replace(" ", "-")
         _save(canvas, directory / (name if len(curves) == 1 else f"{name}-{title}"))
 
 
-def _error_lines(title: str, rows: dict[str, dict[int, Figure]]) -> tuple[Any, Any]:
+def _legend_in_order(axes: Any, rows: dict[str, dict[int, Figure]]) -> None:
+    """Name the lines beside the figure, in the order in which they end."""
+    lines, names = axes.get_legend_handles_labels()
+    final = {row: figures[max(figures)].mean or 0.0 for row, figures in rows.items()}
+    order = sorted(range(len(names)), key=lambda index: -final[names[index]])
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+    axes.legend([lines[i] for i in order], [names[i] for i in order], frameon=False, fontsize=9, **beside)
+
+
+def _error_lines(title: str, rows: dict[str, dict[int, Figure]], colors: Sequence[str]) -> tuple[Any, Any]:
     """A line for each row, with a band of one standard deviation over the folds."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(6.4, 4), layout="constrained")
     axes = canvas.subplots()
     for index, (row, figures) in enumerate(rows.items()):
-        color = LAST_COLOR if index == len(rows) - 1 else COLORS[index % len(COLORS)]
+        color, marker = colors[index % len(colors)], MARKERS[index % len(MARKERS)]
         numbers = np.array(sorted(figures))
         mean = np.array([figures[number].mean for number in numbers], dtype=float)
         deviation = np.array([figures[number].deviation or 0.0 for number in numbers])
-        marker = MARKERS[index % len(MARKERS)]
         axes.plot(numbers, mean, color=color, marker=marker, markersize=4, linewidth=2, label=row)
         axes.fill_between(numbers, mean - deviation, mean + deviation, color=color, alpha=0.12, linewidth=0)
     axes.set_title(title, fontsize=11)
-    axes.set(ylabel="error, %", ylim=(0, None))
+    axes.set(ylabel="test error, %", ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
     axes.legend(frameon=False, fontsize=9)

@@ -13,6 +13,8 @@ from rankingmatch.runs.speeds import Speed, approximate_speed, remembered_speed
 
 __all__ = ["Estimate", "estimate_grid"]
 
+SLOW = 10  # seconds of a step, from which on milliseconds are not of interest
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -29,9 +31,10 @@ class Estimate:
     def __str__(self) -> str:
         """A line for a person."""
         about = "" if self.measured else "about "
+        step = self.seconds_per_step
+        time = f"{1000 * step:,.0f} ms" if step < SLOW else f"{step:,.0f} s"
         return (
-            f"{self.row}, {self.column}: {self.runs} × {self.steps:,} steps of {about}"
-            f"{1000 * self.seconds_per_step:,.0f} ms, {duration(self.seconds)}"
+            f"{self.row}, {self.column}: {self.runs} × {self.steps:,} steps of {about}{time}, {duration(self.seconds)}"
         )
 
     def to_json(self) -> dict[str, Any]:

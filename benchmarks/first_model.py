@@ -2,8 +2,9 @@
 
     python benchmarks/first_model.py data/clothing
 
-DIRECTORY has class folders in train/ and test/. The photographs of train/ are put into one folder, the truth answers on
-the labeling page after as many seconds as a person takes, and the predictions for test/ are compared with the truth.
+DIRECTORY has class folders in train/ and test/. The photographs of train/ are put into one folder, a script gives the
+true labels on the labeling page, each after as many seconds as a person takes, and the predictions for test/ are
+compared with the truth.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def main() -> None:
                 "step": "label",
                 "seconds": timed("label", label, place, classes, given.labels, truth.__getitem__, given.seconds),
                 "what": f"{given.labels} of {len(truth):,} photographs in {len(classes)} classes, random checks among "
-                f"them; the truth answers after {given.seconds:g} seconds",
+                f"them; a script gives the true label after {given.seconds:g} seconds",
             }
         ]
         notes = {"train": "fine-tuning on labels and all other photographs", "evaluate": "on the random checks"}

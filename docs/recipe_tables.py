@@ -1,5 +1,6 @@
 """The blocks of the docs that are made from the runs of a recipe, docs/results/RECIPE.jsonl."""
 
+import math
 import statistics
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +18,8 @@ from rankingmatch.report.intervals import mean_and_interval
 RESULTS = Path(__file__).with_name("results")
 PAPERS_STEP = 0.302  # seconds, of wrn-28-2 on 32×32 images, on the paper's GPU (Table 10)
 ABSENT = "–"  # in a table, for what was not run
+DEVIATION, INTERVAL = "± standard deviation", "± 95% interval"
+FEWEST = 3  # folds, for an interval or to be called the best: Student's factor is 12.7 for two
 
 
 @cache
@@ -43,7 +46,7 @@ def short(recipe: str, *labels: str) -> str:
     counts = {column.title: _folds(outcome, column.title) for column in columns}
     equal = len(set(counts.values())) == 1
     heads = [f"{column.labels} labels" + ("" if equal else f", {counts[column.title]} folds") for column in columns]
-    lines = [f"| test error % | {' | '.join(heads)} | seconds |", "|---|" + "---|" * (len(columns) + 1)]
+    lines = [f"| test error % ({DEVIATION}) | {' | '.join(heads)} | seconds |", "|---|" + "---|" * (len(columns) + 1)]
     for row in outcome.recipe.rows:
         texts = [_short_figure(outcome, row.name, title, best[title]) for title in best]
         if seconds := _seconds(outcome, row.name, list(best)):
@@ -51,18 +54,26 @@ def short(recipe: str, *labels: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def compared(recipe: str, reference: str) -> str:
-    """A recipe with one column: errors, differences to a reference row fold by fold, and the minutes of a run."""
+def compared(recipe: str, reference: str, *options: str) -> str:
+    """A recipe with one column: errors, differences to a reference row fold by fold, and the minutes of a run.
+
+    The option "sorted" puts the lowest error first, and "-ROW" leaves a row out.
+    """
     outcome = kept(recipe)[0]
     (title,) = [column.title for column in outcome.recipe.columns]
+    rows = {
+        row.name: _by_fold(outcome, row.name, title) for row in outcome.recipe.rows if f"-{row.name}" not in options
+    }
+    if "sorted" in options:
+        rows = dict(sorted(rows.items(), key=lambda item: statistics.fmean(item[1].values() or [math.inf])))
     best, others = _best(outcome, title), _by_fold(outcome, reference, title)
-    lines = [f"| | test error % | difference from {reference}, points | folds | minutes |", "|---|---|---|---|---|"]
-    for row in outcome.recipe.rows:
-        if seconds := _seconds(outcome, row.name, [title]):
-            mine = _by_fold(outcome, row.name, title)
-            difference = "" if row.name == reference else _difference(mine, others, decimals=1)
-            figure = _short_figure(outcome, row.name, title, best)
-            lines.append(f"| {row.name} | {figure} | {difference} | {len(mine)} | {seconds / 60:.1f} |")
+    lines = [f"| | test error % ({DEVIATION}) | difference from {reference}, points ({INTERVAL}) | folds | minutes |"]
+    lines.append("|---|---|---|---|---|")
+    for row, mine in rows.items():
+        if seconds := _seconds(outcome, row, [title]):
+            difference = "" if row == reference else _difference(mine, others)
+            figure = _short_figure(outcome, row, title, best)
+            lines.append(f"| {row} | {figure} | {difference} | {len(mine)} | {seconds / 60:.1f} |")
     return "\n".join([*lines, ""])
 
 
@@ -82,14 +93,15 @@ def _folds(outcome: Outcome, column: str) -> int:
     return max(len(_by_fold(outcome, row.name, column)) for row in outcome.recipe.rows)
 
 
-def _best(outcome: Outcome, column: str) -> str:
-    """The row with the lowest mean among those that have all folds of a column."""
+def _best(outcome: Outcome, column: str) -> str | None:
+    """The row with the lowest mean among those that have all folds of a column; None if these are too few."""
     errors = {row.name: list(_by_fold(outcome, row.name, column).values()) for row in outcome.recipe.rows}
     most = max(map(len, errors.values()))
-    return min((row for row in errors if len(errors[row]) == most), key=lambda row: statistics.mean(errors[row]))
+    whole = [row for row in errors if len(errors[row]) == most]
+    return min(whole, key=lambda row: statistics.mean(errors[row])) if most >= FEWEST else None
 
 
-def _short_figure(outcome: Outcome, row: str, column: str, best: str) -> str:
+def _short_figure(outcome: Outcome, row: str, column: str, best: str | None) -> str:
     errors = list(_by_fold(outcome, row, column).values())
     if not errors:
         return ABSENT
@@ -101,7 +113,8 @@ def differences(recipe: str, reference: str, *labels: str) -> str:
     """Each row minus a reference row, fold by fold, with the 95 % interval of the mean; in these columns, or in all."""
     outcome = kept(recipe)[0]
     head = [column.title for column in _columns(outcome, labels)]
-    lines = [f"| difference from {reference}, points | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
+    first = f"difference from {reference}, points ({INTERVAL})"
+    lines = [f"| {first} | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
     for row in outcome.recipe.rows:
         if row.name != reference:
             texts = [_difference(_by_fold(outcome, row.name, c), _by_fold(outcome, reference, c)) for c in head]
@@ -121,7 +134,7 @@ def pairs(recipe: str, *arguments: str) -> str:
         names = ", ".join(one.name for one in recipes)
         raise SystemExit(f"results: pairs: there is no row {', '.join(sorted(unknown))} in {names}")
     columns = _columns_of_pairs(recipes, wanted)
-    lines = [f"| difference, points | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    lines = [f"| difference, points ({INTERVAL}) | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
     for index, (mine, other) in enumerate(wanted):
         lines.append(f"| {mine} minus {other} | {' | '.join(texts[index] for texts in columns.values())} |")
     return "\n".join([*lines, ""])
@@ -143,7 +156,7 @@ def _columns_of_pairs(recipes: list[Recipe], wanted: list[tuple[str, str]]) -> d
 
 def _ours(recipe: Recipe, column: str, mine: str, other: str) -> str:
     outcome = kept(recipe.name)[0]
-    return _difference(_by_fold(outcome, mine, column), _by_fold(outcome, other, column), decimals=1)
+    return _difference(_by_fold(outcome, mine, column), _by_fold(outcome, other, column))
 
 
 def _papers(recipe: Recipe, column: int, mine: str, other: str) -> str:
@@ -161,13 +174,12 @@ def _by_fold(outcome: Outcome, row: str, column: str) -> dict[int, float]:
     return {fold: error for fold, error in found if error is not None}
 
 
-def _difference(mine: dict[int, float], others: dict[int, float], decimals: int = 2) -> str:
+def _difference(mine: dict[int, float], others: dict[int, float]) -> str:
     common = sorted(mine.keys() & others.keys())
     if not common:
         return ABSENT
     mean, half = mean_and_interval(np.array([mine[fold] - others[fold] for fold in common]))
-    too_wide = half is None or len(common) < 3  # Student's factor is 12.7 for two folds
-    return f"{mean:+.{decimals}f}" + ("" if too_wide else f" ± {half:.{decimals}f}")
+    return f"{mean:+.2f}" + (f" ± {half:.2f}" if half is not None and len(common) >= FEWEST else "")
 
 
 def runs(recipe: str) -> str:

@@ -176,26 +176,29 @@ def three_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     recipe_tables.kept.cache_clear()
 
 
-# Differences -1, -2 and -3: standard deviation 1, Student's factor 4.303, -2 ± 4.303 / √3.
+# Differences -1, -2 and -3: standard deviation 1, Student's factor 4.303, -2 ± 4.303 / √3 = 2.48.
 
 
 @pytest.mark.usefixtures("three_folds")
 def test_a_comparison_has_errors_paired_differences_and_minutes() -> None:
     table = recipe_tables.compared("digits-ranking", "fixmatch-ra").splitlines()
     assert table[2] == "| fixmatch-ra | 5.0 ± 2.0 |  | 3 | 1.5 |"
-    assert table[3] == "| rankingmatch-bm | **3.0 ± 1.0** | -2.0 ± 2.5 | 3 | 1.5 |"
-    assert table[4] == "| bm, weight 0.3 | 1.0 ± 0.0 | -3.0 | 2 | 1.5 |"  # too few folds for an interval, or to be best
+    assert table[3] == "| rankingmatch-bm | **3.0 ± 1.0** | -2.00 ± 2.48 | 3 | 1.5 |"
+    assert table[4] == "| bm, weight 0.3 | 1.0 ± 0.0 | -3.00 | 2 | 1.5 |"  # too few folds
     assert len(table) == 5  # rows without runs are left out
+    options = ("sorted", "-rankingmatch-bm")
+    table = recipe_tables.compared("digits-ranking", "fixmatch-ra", *options).splitlines()
+    assert [line.split(" | ")[0] for line in table[2:]] == ["| bm, weight 0.3", "| fixmatch-ra"]
 
 
 @pytest.mark.usefixtures("three_folds")
 def test_pairs_of_rows_are_compared_within_a_recipe() -> None:
     wanted = ("rankingmatch-bm - fixmatch-ra", "bm, weight 0.3 - rankingmatch-bm", "rankingmatch-bh - rankingmatch-bm")
     assert recipe_tables.pairs("digits", "digits-ranking", *wanted).splitlines() == [
-        "| difference, points | Digits, 40 labels |",
+        "| difference, points (± 95% interval) | Digits, 40 labels |",
         "|---|---|",
-        "| rankingmatch-bm minus fixmatch-ra | -2.0 ± 2.5 |",
-        "| bm, weight 0.3 minus rankingmatch-bm | -1.5 |",
+        "| rankingmatch-bm minus fixmatch-ra | -2.00 ± 2.48 |",
+        "| bm, weight 0.3 minus rankingmatch-bm | -1.50 |",
         "| rankingmatch-bh minus rankingmatch-bm | – |",
     ]
     with pytest.raises(SystemExit, match="there is no row rankingmatch-xx in digits-ranking"):
@@ -209,9 +212,10 @@ def test_the_papers_differences_are_beside_ours_for_the_same_data() -> None:
     )
     wanted = ("rankingmatch-bm - rankingmatch-bh", "bm, without L2 - rankingmatch-bm")
     assert recipe_tables.pairs("laptop-svhn", "digits-ranking", "table5", *wanted).splitlines() == [
-        "| difference, points | SVHN, 250 labels | SVHN, 250 labels, in the paper | Digits, 40 labels |",
+        "| difference, points (± 95% interval) "
+        "| SVHN, 250 labels | SVHN, 250 labels, in the paper | Digits, 40 labels |",
         "|---|---|---|---|",
-        "| rankingmatch-bm minus rankingmatch-bh | -1.5 | -1.02 | – |",  # 2.11 - 3.13
+        "| rankingmatch-bm minus rankingmatch-bh | -1.50 | -1.02 | – |",  # 2.11 - 3.13
         "| bm, without L2 minus rankingmatch-bm | – | – | – |",  # neither NaN nor a column with other labels
     ]
 

@@ -39,3 +39,15 @@ def test_the_last_row_stands_out_against_the_number_of_labels(tmp_path: Path) ->
     assert lines_of(svg)[-1] == "#c2410c"
     assert len(set(lines_of(svg))) == 2
     assert names_in(svg, ["a", "b"]) == ["a", "b"]
+
+
+def test_a_method_has_the_same_color_in_every_figure(tmp_path: Path) -> None:
+    def colors(*names: str) -> list[str]:
+        rows = {name: {100: Figure((50.0,)), 200: Figure((30.0,))} for name in names}
+        draw_learning("mine", {"Digits": rows}, tmp_path)
+        return lines_of((tmp_path / "mine.svg").read_text())
+
+    first = colors("supervised", "rankingmatch-bm", "bm, without L2")
+    assert colors("own", "rankingmatch-bm")[1] == first[1]
+    assert colors("rankingmatch-bm", "flexmatch", "supervised")[2] == first[0]
+    assert len({*first, *colors("flexmatch")}) == 4

@@ -236,7 +236,7 @@ def test_outputs_are_those_of_the_model(finished: Path) -> None:
     from rankingmatch.data import benchmark
     from rankingmatch.networks import to_tensor
 
-    model, _ = Run(finished).load_model(torch.device("cpu"))
+    model, _ = Run(str(finished)).load_model()
     test = benchmark("digits").load().test
     assert test is not None
     found = inspect.model_predictions(model, "test", test, torch.device("cpu"), np.arange(len(test)))

@@ -1,6 +1,7 @@
 """Curves of the cost of training, as in the paper's Appendix F, and of the error against the number of labels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,25 @@ def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], 
             figure.savefig(directory / f"{name}-{quantity}.{ending}", dpi=150)
 
 
-COLORS = ("#9aa3ad", "#64748b", "#7c3aed", "#0f766e", "#2563eb", "#ca8a04", "#db2777", "#65a30d", "#0891b2")
+COLORS = ("#9aa3ad", "#334155", "#7c3aed", "#0f766e", "#2563eb", "#ca8a04", "#db2777", "#65a30d", "#0891b2")
 LAST_COLOR = "#c2410c"  # of the last row, if it is the one that the others are compared with
 MARKERS = "osD^vPX*h"
+# Rows with the same color in every figure of learning curves: the first colors, in this order.
+USUAL_ROWS = (
+    *("supervised", "fixmatch-ra", "rankingmatch-bm", "rankingmatch-bh", "flexmatch"),
+    *("rankingmatch-ct", "rankingmatch-ba"),
+)
+MOST_TICKS = 10
 PERCENTAGES = (1, 2, 5, 10, 20, 30, 40, 50, 70, 100)  # on a logarithmic axis
 
 
 def draw_errors(name: str, errors: dict[str, dict[str, dict[int, Figure]]], directory: Path) -> None:
     """Write a figure for each dataset: the error against the number of labels."""
     for dataset, rows in errors.items():
-        canvas, axes = _error_lines(dataset, rows, (*COLORS[: len(rows) - 1], LAST_COLOR))
-        numbers = sorted({number for figures in rows.values() for number in figures})
+        styles, last = _styles(rows), list(rows)[-1]
+        styles[last] = (LAST_COLOR, styles[last][1])
+        canvas, axes = _error_lines(dataset, rows, styles)
+        numbers = _numbers(rows)
         axes.set_xscale("log")
         axes.set_xticks(numbers, [str(number) for number in numbers])
         axes.minorticks_off()
@@ -58,7 +67,10 @@ def draw_errors(name: str, errors: dict[str, dict[str, dict[int, Figure]]], dire
 def draw_learning(name: str, curves: dict[str, dict[str, dict[int, Figure]]], directory: Path) -> None:
     """Write a figure for each column: the error against the steps of training."""
     for column, rows in curves.items():
-        canvas, axes = _error_lines(column, rows, (*COLORS, LAST_COLOR))
+        styles = _styles([*USUAL_ROWS, *(row for row in rows if row not in USUAL_ROWS)])
+        canvas, axes = _error_lines(column, rows, styles)
+        if len(steps := _numbers(rows)) <= MOST_TICKS:
+            axes.set_xticks(steps)
         axes.set_yscale("log")  # differences of small errors matter, too
         axes.set_yticks(PERCENTAGES, [str(number) for number in PERCENTAGES])
         axes.minorticks_off()
@@ -67,6 +79,17 @@ def draw_learning(name: str, curves: dict[str, dict[str, dict[int, Figure]]], di
         _legend_in_order(axes, rows)
         title = column.replace(", ", "-").replace(" ", "-")
         _save(canvas, directory / (name if len(curves) == 1 else f"{name}-{title}"))
+
+
+def _numbers(rows: dict[str, dict[int, Figure]]) -> list[int]:
+    """The numbers of labels, or the steps, at which there are errors."""
+    return sorted({number for figures in rows.values() for number in figures})
+
+
+def _styles(rows: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """A color and a marker for each row."""
+    colors, markers = cycle((*COLORS, LAST_COLOR)), cycle(MARKERS)
+    return {row: (color, marker) for row, color, marker in zip(rows, colors, markers, strict=False)}
 
 
 def _legend_in_order(axes: Any, rows: dict[str, dict[int, Figure]]) -> None:
@@ -78,19 +101,21 @@ def _legend_in_order(axes: Any, rows: dict[str, dict[int, Figure]]) -> None:
     axes.legend([lines[i] for i in order], [names[i] for i in order], frameon=False, fontsize=9, **beside)
 
 
-def _error_lines(title: str, rows: dict[str, dict[int, Figure]], colors: Sequence[str]) -> tuple[Any, Any]:
+def _error_lines(
+    title: str, rows: dict[str, dict[int, Figure]], styles: Mapping[str, tuple[str, str]]
+) -> tuple[Any, Any]:
     """A line for each row, with a band of one standard deviation over the folds."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(6.4, 4), layout="constrained")
     axes = canvas.subplots()
-    for index, (row, figures) in enumerate(rows.items()):
-        color, marker = colors[index % len(colors)], MARKERS[index % len(MARKERS)]
+    for row, figures in rows.items():
+        color, marker = styles[row]
         numbers = np.array(sorted(figures))
         mean = np.array([figures[number].mean for number in numbers], dtype=float)
         deviation = np.array([figures[number].deviation or 0.0 for number in numbers])
         axes.plot(numbers, mean, color=color, marker=marker, markersize=4, linewidth=2, label=row)
-        axes.fill_between(numbers, mean - deviation, mean + deviation, color=color, alpha=0.12, linewidth=0)
+        axes.fill_between(numbers, mean - deviation, mean + deviation, color=color, alpha=0.1, linewidth=0)
     axes.set_title(title, fontsize=11)
     axes.set(ylabel="test error, %", ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)

@@ -129,8 +129,8 @@ class Run:
         Whether a method or network that the files name by an import path may be imported, which runs its code.
     """
 
-    def __init__(self, path: Path, *, trust: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, *, trust: bool = False) -> None:
+        self.path = Path(path)
         self.trust = trust
 
     @property
@@ -397,7 +397,7 @@ class Run:
                 raise BadFileError("its lines must have a step, seconds and bytes")
             return costs
 
-    def load_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
+    def load_model(self, device: str | torch.device = "cpu", *, best: bool = False) -> tuple[Classifier, ModelInfo]:
         """The trained model: of the last step, or the best one on validation images."""
         result = self.result()
         if result is not None and result.diverged_at is not None:
@@ -408,7 +408,7 @@ class Run:
             had = result is not None and result.best_step is not None
             reason = "it was deleted" if had else "it needs validation images"
             raise RunError(f"{self.path} has no {self.best_path.name}: {reason}")
-        return self.read_model(device, best=best)
+        return self.read_model(torch.device(device), best=best)
 
     def read_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
         """The model in the file of the last step, or of the best one, also of a run that is not finished."""

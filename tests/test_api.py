@@ -40,7 +40,7 @@ def test_every_error_is_a_rankingmatch_error() -> None:
 
 
 def test_train_gives_a_run_that_can_be_used_and_resumed(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"labels": 40, "steps": 4, "batch_size": 8, "mu": 1, "threads": 1}
+    given: dict[str, Any] = {"labels": 40, "steps": 4, "batch_size": 8, "mu": 1, "threads": 1, "precision": "auto"}
     run = rm.train("digits", method="supervised", out=tmp_path / "run", report=False, **given)
     result = run.result()
     assert result is not None

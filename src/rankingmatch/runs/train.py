@@ -213,6 +213,8 @@ def _resumed_config(config: Config, request: Request) -> Config:
     data = request.data
     if data is not None and is_place(data) and data != config.dataset:
         data = str(Path(data).resolve())
+    if given.get("precision") == "auto":  # decided when the run began, and kept
+        del given["precision"]
     execution = {name: given.pop(name) for name in options_of_kind("execution", "run") if name in given}
     known = {**config.settings(), "data": config.dataset, "method": config.method}
     for name, value in {**given, "data": data, "method": request.method}.items():

@@ -1,8 +1,15 @@
-"""Settings of the whole suite: one thread per process, and a count of the slow tests that were left out."""
+"""Settings of the whole suite: one thread per process, its own cache, and a count of the slow tests left out."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: the same numbers everywhere, safe on a busy machine
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the cache of the process that started them
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rankingmatch-cache-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 from collections.abc import Sequence
 from typing import Any

@@ -134,10 +134,14 @@ def test_restarted_processes_go_on_by_themselves(of_one: Path, tmp_path: Path) -
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
-def test_no_thread_of_the_group_is_left_that_could_abort_the_exit_of_python(tmp_path: Path) -> None:
-    process = torchrun(2, "threads_left", tmp_path / "run")
+@pytest.mark.parametrize(("rate", "outcome"), [("0.03", "finished"), ("1e30", "failed")])
+def test_no_thread_of_the_group_is_left_that_could_abort_the_exit_of_python(
+    rate: str, outcome: str, tmp_path: Path
+) -> None:
+    process = torchrun(2, "threads_left", tmp_path / "run", rate)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
+    assert out.count(outcome) == 2, out
     assert out.count("thread python") >= 2, out
     assert "gloo" not in out
 

@@ -1,13 +1,38 @@
-"""Train on the processes of torchrun, and print which threads of the system are left: `threads_left RUN`."""
+"""Train on the processes of torchrun, and print which threads of the system are left: `threads_left RUN RATE`."""
 
+import gc
 import sys
 from pathlib import Path
 
 import rankingmatch
 
-if __name__ == "__main__":
+
+def train(run: str, rate: str) -> None:
+    """A short run, which diverges at a high learning rate."""
     rankingmatch.train(
-        "digits", method="fixmatch-ra", out=sys.argv[1], report=False, steps=2, batch_size=4, mu=1, threads=1
+        "digits",
+        method="fixmatch-ra",
+        out=run,
+        report=False,
+        steps=20,
+        batch_size=4,
+        mu=1,
+        threads=1,
+        learning_rate=float(rate),
     )
+
+
+def print_threads(outcome: str) -> None:
+    print(outcome)
     for thread in Path("/proc/self/task").iterdir():
         print("thread", (thread / "comm").read_text().strip())
+
+
+if __name__ == "__main__":
+    gc.disable()  # what is left is not left by chance
+    try:
+        train(*sys.argv[1:])
+    except (rankingmatch.DivergedError, SystemExit):  # as the first process sees it, and as the others do
+        print_threads("failed")
+    else:
+        print_threads("finished")

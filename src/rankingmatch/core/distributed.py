@@ -8,6 +8,8 @@ the process that owns the row, multiplied by the number of processes, because DD
 import gc
 import logging
 import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -77,8 +79,13 @@ def _connect() -> None:
 def _disconnect() -> None:
     """End the group and its threads: one that still frees a tensor while Python exits would abort the process.
 
-    The threads end with the last reference to the group. DDP has one, and is itself part of a cycle of references.
+    The threads end with the last reference to the group. DDP has one, and is itself part of a cycle of references; an
+    error has the variables of the functions that it has left.
     """
+    error = sys.exception()
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
     gc.collect()
     dist.destroy_process_group()
 

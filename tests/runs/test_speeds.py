@@ -102,6 +102,7 @@ def test_a_history_gives_the_median_speed_of_a_run() -> None:
     last = {"step": 20, "seconds": 68.0, "step_seconds": 3.0}  # 15 and 1
     assert speed_of_run([line, later, last]) == Speed(3.0, 2.0)
     assert speed_of_run([{"step": 10, "seconds": 30.0}, later]) == Speed(4.0, 2.0)  # an older version's
+    assert speed_of_run([{"step": 10}, {"step": 12, "seconds": None}, line]) == Speed(2.0, 10.0)  # written by others
     assert speed_of_run([]) is None
 
 

@@ -65,7 +65,7 @@ def remembered_speed(plan: Plan) -> Speed | None:
 def speed_of_run(history: Sequence[dict[str, Any]]) -> Speed | None:
     """The median seconds of a step and of an evaluation in the history of a run; None if they were not recorded."""
     speeds, start = [], {"step": 0, "seconds": 0.0}
-    for before, line in pairwise([start, *history]):
+    for before, line in pairwise([start, *(line for line in history if line.get("seconds"))]):
         if step := line.get("step_seconds"):
             trained = step * (line["step"] - before["step"])
             speeds.append(Speed(step, max(LEAST, line["seconds"] - before["seconds"] - trained)))

@@ -35,6 +35,7 @@ def table(rows: Rows) -> str:
     lines = [
         (
             row["variant"],
+            f"{row['cross_entropy']:.2f}",
             f"{row['ranking_loss']:.3f}",
             f"{row['same']:.1f}",
             f"{row['different']:.1f}",
@@ -46,7 +47,8 @@ def table(rows: Rows) -> str:
     ]
     head = (
         "",
-        "labeled ranking loss",
+        "cross-entropy of the labels",
+        "their ranking loss",
         "distance of logits, same class",
         "different classes",
         "variance that softmax ignores",
@@ -78,6 +80,7 @@ def measured(variant: str, out: Path, data_dir: Path | None) -> dict[str, Any]:
     last = run.history()[-1]
     return {
         "variant": variant,
+        "cross_entropy": last["loss_labeled_ce"],
         "ranking_loss": last["loss_labeled_rank"],
         **distances(run),
         "confident": last["confident"],

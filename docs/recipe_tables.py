@@ -190,11 +190,14 @@ def runs(recipe: str) -> str:
     hours = sum(run.result.seconds for run in found) / 3600
     folds = sorted({cell.fold for cell in outcome.grid})
     seeds = f"seed {folds[0]}" if len(folds) == 1 else f"seeds {folds[0]} to {folds[-1]}"
+    planned = len(outcome.recipe.rows) * len(outcome.recipe.columns) * outcome.recipe.folds
+    count = f"{len(found)} runs" if len(found) == planned else f"{len(found)} of the recipe's {planned} runs"
+    repeat = "To repeat them" if len(found) == planned else "To run all"
     return (
-        f"{len(found)} runs, {seeds}, each on one thread, {hours:.1f} hours in all; "
+        f"{count}, {seeds}, each on one thread, {hours:.1f} hours in all; "
         f"{'commit' if len(commits) == 1 else 'commits'} {', '.join(commits)}, "
         f"{' to '.join(dict.fromkeys((days[0], days[-1])))}. "
-        f"To repeat them: `rankingmatch bench {recipe}`.\n"
+        f"{repeat}: `rankingmatch bench {recipe}`.\n"
     )
 
 

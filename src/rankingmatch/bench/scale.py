@@ -22,7 +22,7 @@ class Scale:
     lengths: Mapping[str, int] = field(default_factory=dict)  # steps of datasets that need fewer or more
 
 
-# Long enough for FixMatch to be well below the labels alone, and not much longer. Chosen on validation images, seed 10
+# Long enough for FixMatch to be well below the labels alone, and not much longer. Chosen on validation images
 # (docs/reproduce.md): the length of each dataset, the learning rate, and an EMA that does not lag behind the weights.
 _LAPTOP = {
     "network": "wrn-10-2",

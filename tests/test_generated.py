@@ -192,6 +192,13 @@ def test_a_comparison_has_errors_paired_differences_and_minutes() -> None:
 
 
 @pytest.mark.usefixtures("three_folds")
+def test_a_recipe_that_is_not_finished_says_so() -> None:
+    text = recipe_tables.runs("digits-ranking")
+    assert text.startswith("8 of the recipe's 55 runs, seeds 0 to 2, each on one thread, 0.2 hours in all; ")
+    assert text.endswith(" To run all: `rankingmatch bench digits-ranking`.\n")
+
+
+@pytest.mark.usefixtures("three_folds")
 def test_pairs_of_rows_are_compared_within_a_recipe() -> None:
     wanted = ("rankingmatch-bm - fixmatch-ra", "bm, weight 0.3 - rankingmatch-bm", "rankingmatch-bh - rankingmatch-bm")
     assert recipe_tables.pairs("digits", "digits-ranking", *wanted).splitlines() == [

@@ -14,6 +14,7 @@ import numpy as np
 
 import rankingmatch
 from measuring import CPU, Rows, add_keep, markdown, report
+from rankingmatch.bench.scale import SCALES
 from rankingmatch.networks import predict_logits
 from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
@@ -25,8 +26,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "true mean, with L2": {"true_mean": True},
     "true mean, without L2": {"true_mean": True, "l2_normalize": False},
 }
-LAPTOP = {"image_size": 16, "network": "wrn-10-2", "batch_size": 32, "mu": 4, "learning_rate": 0.1, "ema_decay": 0.99}
-PART = {"steps": 5000, "stop_after": 1000, "evaluate_every": 500, "seed": 10, "precision": "auto", "threads": 1}
+LAPTOP = SCALES["laptop"]
+SETTINGS = {**LAPTOP.settings, "image_size": LAPTOP.side, "mu": LAPTOP.mu, "steps": LAPTOP.steps}
+PART = {"stop_after": 1000, "evaluate_every": 500, "seed": 10}
 IMAGES = 2000
 
 
@@ -71,8 +73,9 @@ def main() -> None:
 
 def measured(variant: str, out: Path, data_dir: Path | None) -> dict[str, Any]:
     """Train a variant, unless it is there, and look at its logits."""
-    settings = {**LAPTOP, **PART, **VARIANTS[variant], "data_dir": data_dir and str(data_dir)}
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {**SETTINGS, **PART, **VARIANTS[variant]}
+    if data_dir is not None:
+        given["data_dir"] = str(data_dir)
     path = out / variant.replace(", ", "-").replace(" ", "-")
     run = rankingmatch.train(
         "svhn", method="rankingmatch-bm", labels=250, out=path, resume=True, report=False, verbose=True, **given

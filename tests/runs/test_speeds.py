@@ -74,13 +74,14 @@ def test_another_step_takes_as_long_as_its_operations_at_the_speed_of_the_most_s
 
 
 def test_steps_of_another_precision_threads_or_size_say_nothing() -> None:
-    wrn, half = plan(network="wrn-28-2"), plan(precision="bfloat16", threads=2)
-    before = [approximate_speed(other) for other in (wrn, half)]
+    differing: list[dict[str, object]] = [{"precision": "bfloat16"}, {"threads": 2}, {"network": "wrn-28-2"}]
+    others = [plan("supervised", batch_size=8, **given) for given in differing]
+    before = [approximate_speed(other) for other in others]
     remember_speed(plan("supervised", batch_size=4), Speed(50.005, 50.0))
     similar = approximate_speed(plan("supervised", batch_size=8))
     assert similar is not None
     assert similar.step == pytest.approx(0.005 + 100.0)
-    assert [approximate_speed(other) for other in (wrn, half)] == before
+    assert [approximate_speed(other) for other in others] == before
 
 
 def test_the_usual_speed_depends_on_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:

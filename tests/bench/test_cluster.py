@@ -5,19 +5,23 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
-from on_ray import is_ours, needs_ray
+from on_ray import needs_ray
 from tiny import RECIPE_TEXT
 
+from rankingmatch.bench import cluster as module
 from rankingmatch.bench.cluster import Cluster, Resources, connected
 from rankingmatch.bench.command import run_recipe
 from rankingmatch.bench.grid import run_grid
 from rankingmatch.bench.progress import SilentGrid
-from rankingmatch.bench.recipe import cells, parse_recipe
+from rankingmatch.bench.recipe import PlannedCell, cells, parse_recipe
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.config import Plan
+from rankingmatch.runs.directory import Run
 
 TEXT = RECIPE_TEXT.replace("folds = 2", "folds = 1")
 RECIPE = parse_recipe("mine", TEXT)
@@ -31,6 +35,12 @@ def cluster() -> Iterator[Cluster]:
 
 def models(place: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in place.rglob("model.safetensors")}
+
+
+def one_run(steps: int) -> list[PlannedCell]:
+    """A grid of one run, with a checkpoint every 50 steps."""
+    recipe = parse_recipe("long", TEXT.replace("steps = 4", f"steps = {steps}\ncheckpoint_steps = 50"))
+    return cells(recipe, folds=1, scale=None, given={})[:1]
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,49 +85,54 @@ def test_a_mistake_on_the_cluster_comes_back_as_it_was(cluster: Cluster, tmp_pat
         run_recipe(recipe, out=tmp_path, workers=cluster)
 
 
-class Killer:
-    """A watcher that kills the workers once, when a run has made a step; or interrupts the grid."""
+class Stopper(SilentGrid):
+    """A watcher that interrupts the grid once, when a run has made a step."""
 
-    def __init__(self, sent: signal.Signals) -> None:
-        self.sent = sent
-        self.done = False
-        self.killed = 0
+    stopped = False
 
     def update(self, index: int, step: int) -> None:
-        if step > 0 and not self.done:
-            self.done = True
-            if self.sent == signal.SIGTERM:
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-            for process in Path("/proc").glob("[0-9]*/cmdline"):
-                if process.read_bytes().startswith(b"ray::_train") and is_ours(int(process.parent.name)):
-                    os.kill(int(process.parent.name), self.sent)
-                    self.killed += 1
-
-    def finish(self, index: int, result: Result) -> None:
-        pass
+        if step > 0 and not self.stopped:
+            self.stopped = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 @needs_ray
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_whose_worker_is_lost_or_stopped_goes_on(sent: signal.Signals, cluster: Cluster, tmp_path: Path) -> None:
-    # Long enough that the signal arrives before the end, on any machine: workers report their steps once a second.
-    steps = 600 if sent == signal.SIGKILL else 1_000_000
-    longer = parse_recipe("long", TEXT.replace("steps = 4", f"steps = {steps}\ncheckpoint_steps = 50"))
-    grid = cells(longer, folds=1, scale=None, given={})[:1]
-    killer = Killer(sent)
-    if sent == signal.SIGTERM:
-        with pytest.raises(Interrupted):
-            run_grid(grid, tmp_path, 1, killer, cluster)
-        assert Run(tmp_path / grid[0].directory).result() is None
-        assert list(tmp_path.glob("*/checkpoints/*.json"))
-    else:
-        (result,) = run_grid(grid, tmp_path, 1, killer, cluster)
-        assert killer.killed == 1
-        assert result.steps == steps
-        whole = run_grid(grid, tmp_path / "whole", 1, SilentGrid())
-        assert whole[0].test_error == result.test_error
-        assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
+def test_a_run_that_is_stopped_leaves_a_checkpoint(cluster: Cluster, tmp_path: Path) -> None:
+    grid = one_run(1_000_000)
+    with pytest.raises(Interrupted):
+        run_grid(grid, tmp_path, 1, Stopper(), cluster)
+    assert Run(tmp_path / grid[0].directory).result() is None
+    assert list(tmp_path.glob("*/checkpoints/*.json"))
+
+
+@needs_ray
+def test_a_run_whose_worker_is_lost_goes_on(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = module._train
+
+    def killed_once(*arguments: Any) -> Any:  # in a worker
+        train_to_result = train.__globals__["train_to_result"]
+
+        def to_result(path: Path, plan: Plan, stopped: Any, update: Any) -> Any:
+            def killing_update(step: int) -> None:
+                with (tmp_path / "steps").open("a") as file:
+                    file.write(f"{step}\n")
+                if step == 70 and (tmp_path / "steps").read_text().count("70\n") == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                update(step)
+
+            return train_to_result(path, plan, stopped, killing_update)
+
+        with patch.dict(train.__globals__, train_to_result=to_result):
+            return train(*arguments)
+
+    grid = one_run(100)
+    monkeypatch.setattr(module, "_train", killed_once)
+    (result,) = run_grid(grid, tmp_path, 1, SilentGrid(), cluster)
+    steps = [int(line) for line in (tmp_path / "steps").read_text().splitlines()]
+    assert steps == [*range(1, 71), *range(51, 101)]
+    whole = run_grid(grid, tmp_path / "whole", 1, SilentGrid())
+    assert whole[0].test_error == result.test_error
+    assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
 
 
 @needs_ray

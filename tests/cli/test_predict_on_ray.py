@@ -1,8 +1,6 @@
 """`predict --on ray` writes what one process writes, also if workers are killed."""
 
 import contextlib
-import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from on_ray import is_ours, needs_ray
+from on_ray import dying_task, needs_ray
 from PIL import Image
 
 from rankingmatch.cli import main
 from rankingmatch.core.errors import RunError
-from rankingmatch.runs import predict_on_ray, ray_tasks
+from rankingmatch.runs import predict_on_ray
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.predict import FilePredictions, predict_files
+from rankingmatch.runs.predict import predict_files
 from rankingmatch.runs.ray_connection import WithoutRay, ray_connection
 
 FILES = 1000
@@ -64,30 +62,20 @@ def test_the_table_equals_that_of_one_process(
     assert len(Path("0.csv").read_text().splitlines()) == 1 + FILES - 10
 
 
-def kill_workers(batches: Iterator[FilePredictions], at: tuple[int, ...]) -> Iterator[FilePredictions]:
-    """Pass predictions on, and kill all workers after some of them."""
-    killed = 0
-    for number, batch in enumerate(batches):
-        yield batch
-        if number in at:
-            for process in Path("/proc").glob("[0-9]*/cmdline"):
-                if process.read_bytes().startswith(b"ray::_predict") and is_ours(int(process.parent.name)):
-                    os.kill(int(process.parent.name), signal.SIGKILL)
-                    killed += 1
-    assert killed >= len(at)
-
-
 @needs_ray
 @pytest.mark.usefixtures("cluster")
-def test_workers_that_are_killed_twice_cost_their_pieces_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_tasks, "AHEAD", 1)  # at the second kill, there is still work to do
+def test_workers_that_are_killed_twice_cost_their_pieces_only(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = tmp_path / "calls"
+    monkeypatch.setattr(predict_on_ray, "_predict", dying_task(predict_on_ray._predict, calls, at=(2, 6)))
     files = sorted(map(str, (place / "images").iterdir()))
     run = Run(place / "run")
     device = run.config().device("cpu")
     model, info = run.load_model(device)
     expected = list(predict_files(model, info, files, device, FILES))
-    batches = predict_on_ray.predict_on_ray(run.path, info, files, device="cpu", count=FILES)
-    found = list(kill_workers(batches, (2, 6)))
+    found = list(predict_on_ray.predict_on_ray(run.path, info, files, device="cpu", count=FILES))
+    assert calls.stat().st_size == len(expected) + 2
     assert [batch.files for batch in found] == [batch.files for batch in expected]
     assert [batch.skipped for batch in found] == [batch.skipped for batch in expected]
     for mine, theirs in zip(found, expected, strict=True):

@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,16 @@ def needs_ray(test: Any) -> Any:
     return pytest.mark.slow(pytest.mark.skipif(missing, reason="pip install 'rankingmatch[ray]'")(test))
 
 
-def is_ours(process: int) -> bool:
-    """Whether this process is among its ancestors."""
-    while process > 1:
-        process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        if process == os.getpid():
-            return True
-    return False
+def dying_task(task: Callable[..., Any], calls: Path, at: tuple[int, ...]) -> Callable[..., Any]:
+    """A task whose worker is killed at the end of some calls, before it can answer; a file has a byte for each call."""
+
+    # A worker gets this function itself, as it is local to another one; it need not find a module of the tests.
+    def task_of_a_worker(*arguments: Any) -> Any:
+        result = task(*arguments)
+        with calls.open("ab", buffering=0) as file:
+            file.write(b".")
+            if file.tell() in at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    return task_of_a_worker

@@ -1,7 +1,5 @@
 """Banks that are computed on Ray have the bytes of those of one process, also if workers are killed."""
 
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from on_ray import is_ours, needs_ray
+from on_ray import dying_task, needs_ray
 from tiny import CPU, VIEW_SETTINGS, tiny_settings
 
 from rankingmatch.cli import main
@@ -19,7 +17,6 @@ from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.runs import banks_on_ray as module
-from rankingmatch.runs import ray_tasks
 from rankingmatch.runs.banks_on_ray import banks_on_ray
 from rankingmatch.runs.ray_connection import ray_connection
 from rankingmatch.runs.train import find_bank_computer, train
@@ -49,7 +46,6 @@ def cluster() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE", 1)  # one batch
-    monkeypatch.setattr(ray_tasks, "AHEAD", 1)
 
 
 def files(cache: Path, split: Split, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, bytes]:
@@ -73,16 +69,15 @@ def test_the_files_are_those_of_one_process_though_workers_are_killed(
         monkeypatch.setattr(Frozen, "__init__", lambda frozen, model, device, _: make(frozen, model, device, 10**6))
     expected = files(tmp_path / "here", split, monkeypatch)
     steps: list[int] = []
-    killed: list[int] = []
 
-    def kill_once(_: str, done: int, total: int | None) -> None:
+    def note(_: str, done: int, total: int | None) -> None:
         assert total in (2 * IMAGES, 6)
         steps.append(done)
-        if done >= 3 * AT_ONCE and not killed:
-            killed.extend(kill_workers())
 
-    found = files(tmp_path / "ray", split, monkeypatch, progress=kill_once, computer=lambda: banks_on_ray(None))
-    assert killed
+    calls = tmp_path / "calls"
+    monkeypatch.setattr(module, "_maps", dying_task(module._maps, calls, at=(3, 9)))
+    found = files(tmp_path / "ray", split, monkeypatch, progress=note, computer=lambda: banks_on_ray(None))
+    assert calls.stat().st_size == len(steps) + 2
     assert {Path(name).name for name in found} == {"weak-0.npy", "strong-0.npy", "unchanged.npy"}
     assert found == expected
     assert steps == [
@@ -92,16 +87,6 @@ def test_the_files_are_those_of_one_process_though_workers_are_killed(
         2 * IMAGES,
         6,
     ]
-
-
-def kill_workers() -> list[int]:
-    """Kill all workers that compute maps."""
-    killed = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        if process.read_bytes().startswith(b"ray::_maps") and is_ours(int(process.parent.name)):
-            os.kill(int(process.parent.name), signal.SIGKILL)
-            killed.append(int(process.parent.name))
-    return killed
 
 
 @needs_ray

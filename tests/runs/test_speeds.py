@@ -9,7 +9,7 @@ from rankingmatch.bench import estimate
 from rankingmatch.bench.estimate import estimate_grid
 from rankingmatch.bench.recipe import cells, read_recipe
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.networks import make_classifier
+from rankingmatch.networks import NETWORKS, make_classifier
 from rankingmatch.runs import speeds
 from rankingmatch.runs.config import Plan, resolve
 from rankingmatch.runs.directory import Run
@@ -52,6 +52,25 @@ def test_the_frozen_part_of_a_network_costs_nothing() -> None:
     assert top is not None
     assert head == 2 * 1280 * 10
     assert head < top < whole
+
+
+class Flat(torch.nn.Module):
+    """A network that fails on an empty batch, as its size does not tell the width."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(channels * 8 * 8, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.linear(images.reshape(len(images), -1))
+        return logits
+
+
+def test_a_network_that_takes_no_empty_batch_is_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NETWORKS, "flat", Flat)
+    with pytest.raises(RuntimeError):
+        speeds._counted_operations("flat", "all", 10, torch.zeros(0, 3, 8, 8, dtype=torch.uint8))
+    assert speeds._operations("flat", "all", 10, (3, 8, 8)) == 2 * 3 * 8 * 8 * 10
 
 
 def test_what_was_measured_is_remembered() -> None:

@@ -132,23 +132,26 @@ def _pass_operations(plan: Plan) -> float | None:
 
 @cache
 def _operations(network: str, tune: Tune, classes: int, shape: tuple[int, int, int]) -> float | None:
-    """Counted in a pass of one image through a network whose weights have no values yet."""
-    try:
-        with torch.device("cpu"), torch.no_grad(), _Counter() as counter:
-            model = make_classifier(network, classes, channels=shape[0]).eval()
-            images = torch.zeros(1, *shape, dtype=torch.uint8)
-            freeze(model, tune)
-            if model.takes_maps:
-                model.maps(images)
-            frozen = counter.operations
-            model(images)
-            return float(counter.operations - 2 * frozen)
-    except Exception:  # a network of one's own may do anything
-        return None
+    """Counted in a pass through a network whose weights have no values yet; None if it cannot be made."""
+    for images in (0, 1):  # an empty batch needs no memory, but not every network takes one
+        with contextlib.suppress(Exception):  # a network of one's own may do anything
+            return _counted_operations(network, tune, classes, torch.zeros(images, *shape, dtype=torch.uint8))
+    return None
+
+
+def _counted_operations(network: str, tune: Tune, classes: int, images: torch.Tensor) -> float:
+    with torch.device("cpu"), torch.no_grad(), _Counter() as counter:
+        model = make_classifier(network, classes, channels=images.shape[1]).eval()
+        freeze(model, tune)
+        if model.takes_maps:
+            model.maps(images)
+        frozen = counter.operations
+        model(images)
+        return float(counter.operations - 2 * frozen)
 
 
 class _Counter(TorchFunctionMode):
-    """Counts the floating-point operations of convolutions and linear layers, and leaves weights uninitialized.
+    """Counts the operations of convolutions and linear layers for one image, and leaves weights uninitialized.
 
     torch has a counter of its own, but using it, or the meta device, imports the compiler: a second, and 80 MB.
     """
@@ -163,7 +166,7 @@ class _Counter(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func.__name__ in ("conv2d", "linear"):
             weight = args[1]
-            self.operations += 2 * result.numel() * weight.numel() / len(weight)
+            self.operations += 2 * math.prod(result.shape[1:]) * weight.numel() / len(weight)
         return result
 
 

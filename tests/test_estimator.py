@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from image_folders import class_folders
 from of_tables import OfTables
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -24,6 +25,8 @@ from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.data import benchmark
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.networks import make_classifier
+from rankingmatch.runs import photographs
+from rankingmatch.runs.config import resolve
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.training.loop import train
 
@@ -447,6 +450,26 @@ def test_a_pretrained_network_is_fine_tuned(tmp_path: Path, monkeypatch: pytest.
     assert torch.equal(ours["blocks.0.project.conv.weight"], theirs["blocks.0.project.conv.weight"])  # frozen
     assert not torch.equal(ours["blocks.15.project.conv.weight"], theirs["blocks.15.project.conv.weight"])  # trained
     assert fitted.predict_proba(images).shape == (12, 2)
+
+
+@pytest.mark.parametrize("network", ["efficientnet-lite0", "efficientnet-lite2"])
+def test_settings_for_photographs_are_those_of_the_command_line(network: str, tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "photos", each=4, size=(64, 64))
+    given = {"network": network, "image_size": 64}
+    theirs = resolve(str(folder), "rankingmatch-bm", given).config
+    ours = RankingMatchClassifier(network=network, random_state=0)._config((8, 64, 64, 3))
+    assert ours.hyperparameters == theirs.hyperparameters
+    assert ours.hyperparameters["threshold"] == 0.8
+    assert ours.network == theirs.network
+    assert ours.training == theirs.training
+    assert ours.views == theirs.views
+
+
+def test_missing_weights_are_a_warning(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photographs, "missing_weights", lambda name: f"{name} is not here")
+    config = RankingMatchClassifier(network="efficientnet-lite1")._config((8, 64, 64, 3))
+    assert not config.network.pretrained
+    assert caplog.messages == ["training starts from random weights, because efficientnet-lite1 is not here"]
 
 
 # --- scales --------------------------------------------------------------------------------------------------

@@ -22,13 +22,13 @@ from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import predict_probabilities
-from rankingmatch.networks.efficientnet_lite import missing_weights
+from rankingmatch.networks.efficientnet_lite import SIDES
 from rankingmatch.networks.onnx import accelerated
-from rankingmatch.runs.config import Config, assemble, check_settings, require_exclusive, setting_options
+from rankingmatch.runs.config import Config, assemble, check_settings, known_values, require_exclusive, setting_options
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
-from rankingmatch.runs.photographs import NETWORK, SMALLEST_SIDE, fine_tuning
+from rankingmatch.runs.photographs import SMALLEST_SIDE, fine_tuning, has_weights
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.head_fitting import start_head
 from rankingmatch.training.loop import train
@@ -173,8 +173,8 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         _check_hyperparameters(others, own)
         require_exclusive({**given, **others}, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
-        if self.network == NETWORK and min(height, width) >= SMALLEST_SIDE and not missing_weights(NETWORK):
-            suggested |= fine_tuning(min(height, width), count, {**given, **others})
+        if self.network in SIDES and min(height, width) >= SMALLEST_SIDE and has_weights(self.network):
+            suggested |= known_values(fine_tuning(min(height, width), count, {**given, **others}), self.method)
         if others.get("epochs") is not None:
             del suggested["steps"]
         values = {**suggested, **find_method(self.method).preset, **given, **others}

@@ -1,6 +1,7 @@
 """Photographs start from pretrained weights; everything else, and everyone who asks for another network, does not."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,16 @@ def test_photographs_are_fine_tuned(tmp_path: Path) -> None:
     assert text is not None
     assert "--network efficientnet-lite0" in text
     assert "starting from pretrained weights of efficientnet-lite0 (--no-pretrained for random ones)" in text
+
+
+def test_a_larger_network_of_the_family_has_the_same_settings_at_its_own_size(tmp_path: Path) -> None:
+    photos = folder_of(tmp_path / "photos")
+    usual, larger = (resolve(photos, None, given).config for given in ({}, {"network": "efficientnet-lite1"}))
+    assert larger.method == usual.method
+    assert larger.network == replace(usual.network, network="efficientnet-lite1")
+    assert larger.training == usual.training
+    assert (larger.data.image_size, larger.views.padding, larger.views.cutout) == (240, 24, 90)
+    assert resolve(photos, None, {"network": "efficientnet-lite2", "image_size": 96}).config.data.image_size == 96
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,8 @@ WEIGHTS = {
     ),
 }
 
+SIDES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}  # pixels, in pretraining
+
 # Our names of the layers in the files; "_bn0" and "_bn1" exist both in blocks and outside of them.
 _OUTSIDE_BLOCKS = {
     **{"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"},
@@ -306,9 +308,9 @@ def missing_weights(name: str) -> str | None:
     return installation_problem(name, WEIGHTS[name])
 
 
-for _name, _width, _depth, _side in (
-    ("efficientnet-lite0", 1.0, 1.0, 224),
-    ("efficientnet-lite1", 1.0, 1.1, 240),
-    ("efficientnet-lite2", 1.1, 1.2, 260),
+for _name, _width, _depth in (
+    ("efficientnet-lite0", 1.0, 1.0),
+    ("efficientnet-lite1", 1.0, 1.1),
+    ("efficientnet-lite2", 1.1, 1.2),
 ):
-    register_network(_name, partial(efficientnet_lite, _name, _width, _depth, _side))
+    register_network(_name, partial(efficientnet_lite, _name, _width, _depth, SIDES[_name]))

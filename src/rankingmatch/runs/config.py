@@ -20,7 +20,7 @@ from rankingmatch.networks import NetworkSettings, input_side
 from rankingmatch.runs.photographs import FINE_TUNING_METHOD, fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
 
-__all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "plan_of", "resolve"]
+__all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "known_values", "plan_of", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: 
     own = find_method(method).preset if method else {}  # a method may have a network of its own
     fine_tuning = fine_tuning_settings(source, {**own, **given})
     method = method or (DEFAULT_METHOD if fine_tuning is None else FINE_TUNING_METHOD)
-    preset = source.preset(given.get("image_size")) if fine_tuning is None else _known(fine_tuning, method)
+    preset = source.preset(given.get("image_size")) if fine_tuning is None else known_values(fine_tuning, method)
     info = find_method(method)
     values = {**preset, **info.preset, **info.dataset_presets.get(source.name, {}), **given}
     if given.get("epochs") is not None:
@@ -217,7 +217,7 @@ def _with_known_precision(config: Config) -> Config:
     return replace(config, training=replace(config.training, precision=precision))
 
 
-def _known(values: Mapping[str, Any], method: str) -> dict[str, Any]:
+def known_values(values: Mapping[str, Any], method: str) -> dict[str, Any]:
     """The values without hyperparameters that a method does not have."""
     names = {*setting_options(), *_defaults(method)}
     return {name: value for name, value in values.items() if name in names}

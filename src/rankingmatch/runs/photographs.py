@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankingmatch.data import Source
-from rankingmatch.networks.efficientnet_lite import missing_weights
+from rankingmatch.networks.efficientnet_lite import SIDES, missing_weights
 
-__all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings"]
+__all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings", "has_weights"]
 
 log = logging.getLogger(__name__)
 
 NETWORK = "efficientnet-lite0"
-SIDE = 224  # pixels, as in pretraining: smaller images are enlarged, because their features are better then
+SIDE = SIDES[NETWORK]  # pixels, as in pretraining: smaller images are enlarged, because their features are better then
 MOST_VIEWS = 2  # of each kind: in a short training, most unlabeled images are drawn once or twice
 IMAGES_IN_BANK = 20_000  # of weak views, and as many strong ones: some minutes and 400 MB; at least one of each image
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
@@ -51,23 +51,35 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     given
         The options that are given.
     """
-    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else SIDE)
     network = given.get("network", NETWORK)
-    wanted = network == NETWORK and given.get("pretrained", True) and given.get("weights") is None
-    wanted = wanted and (source.is_folder or given.get("pretrained", False))
-    if not (source.shape[2] == 3 and size >= SMALLEST_SIDE and wanted):
+    wanted = network in SIDES and given.get("pretrained", True) and given.get("weights") is None
+    if not (wanted and (source.is_folder or given.get("pretrained", False))):
         return None
-    if problem := missing_weights(NETWORK):
-        log.warning("training starts from random weights, because %s", problem)
+    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else SIDES[network])
+    if source.shape[2] != 3 or size < SMALLEST_SIDE or not has_weights(network):
         return None
     chosen = fine_tuning(size, source.training or 1, given)
-    return {**source.preset(size), "image_size": size, "crop": True, **chosen, **FINE_TUNING_HYPERPARAMETERS}
+    return {**source.preset(size), "image_size": size, "crop": True, **chosen}
+
+
+def has_weights(network: str) -> bool:
+    """Whether the pretrained weights of this network are installed; a warning says so if they are not."""
+    problem = missing_weights(network)
+    if problem:
+        log.warning("training starts from random weights, because %s", problem)
+    return problem is None
 
 
 def fine_tuning(size: int, count: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings for `count` photographs of this size in pixels, beside those that are given."""
+    """The settings for `count` photographs of this size in pixels, with hyperparameters that not every method has."""
     views = min(MOST_VIEWS, max(1, IMAGES_IN_BANK // count))
-    chosen = {**FINE_TUNING, "padding": round(0.1 * size), "cutout": round(0.375 * size), "bank_views": views}
+    chosen = {
+        **FINE_TUNING,
+        **FINE_TUNING_HYPERPARAMETERS,
+        "padding": round(0.1 * size),
+        "cutout": round(0.375 * size),
+        "bank_views": views,
+    }
     remedied = given.get("balanced") or given.get("rebalance", "none") != "none"
     if remedied or given.get("initial_head") == "random":
         chosen["final_head"] = "trained"  # one that is fitted does not know of remedies for unbalanced classes

@@ -33,7 +33,7 @@ def total(rows: Rows) -> str:
     notes = {str(row["step"]): str(row["what"]) for row in rows}
     pause = notes["label"].rpartition("after ")[2]
     time = _duration(sum(float(row["seconds"]) for row in rows))
-    return f"{time} for photographs of clothing, with a script that labels one every {pause}: {notes['predict']}"
+    return f"{time} for photographs of clothing, with a script that labels one every {pause}; {notes['predict']}"
 
 
 def _duration(seconds: float) -> str:
@@ -86,7 +86,8 @@ def _flattened(folder: Path, place: Path) -> dict[str, str]:
 def _accuracy(predictions: Path, truth: dict[str, str]) -> str:
     with predictions.open(newline="") as file:
         right = [truth[Path(row["file"]).name] == row["label"] for row in csv.DictReader(file)]
-    return f"{len(right):,} new photographs, {100 * (1 - sum(right) / len(right)):.1f}% of them wrong"
+    error = 100 * (1 - sum(right) / len(right))
+    return f"{error:.1f}% of the predictions for {len(right):,} new photographs were wrong"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from augmentation import POLICY, our_pair, photographs_of
 from measuring import Rows, Work, add_keep, in_turns, markdown, report, wall_seconds
@@ -108,6 +109,9 @@ def draw_panel(axis: Axes, title: str, curves: Rows) -> None:
     every = [value for curve in curves for value in curve["milliseconds"]]
     if max(every) < 10 * min(every):  # a logarithmic axis needs a power of ten
         axis.set(yscale="linear", ylim=(0, None))
+    else:
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_minor_formatter(NullFormatter())
     axis.set(xlabel=title, ylabel="ms")
     axis.set_xticks(sizes, [f"{size:,}" if size < 10**6 else f"{size // 10**6} m." for size in sizes])
     axis.set_xticks([], minor=True)

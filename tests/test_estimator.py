@@ -465,6 +465,13 @@ def test_settings_for_photographs_are_those_of_the_command_line(network: str, tm
     assert ours.views == theirs.views
 
 
+def test_random_weights_can_be_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    clf = RankingMatchClassifier(network="efficientnet-lite0", hyperparameters={"pretrained": False})
+    network = clf._config((8, 64, 64, 3)).network
+    assert (network.pretrained, network.tune, network.initial_head) == (False, "all", "random")
+    assert caplog.messages == []
+
+
 def test_missing_weights_are_a_warning(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photographs, "missing_weights", lambda name: f"{name} is not here")
     config = RankingMatchClassifier(network="efficientnet-lite1")._config((8, 64, 64, 3))

@@ -22,13 +22,12 @@ from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import predict_probabilities
-from rankingmatch.networks.efficientnet_lite import SIDES
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, assemble, check_settings, known_values, require_exclusive, setting_options
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
-from rankingmatch.runs.photographs import SMALLEST_SIDE, fine_tuning, has_weights
+from rankingmatch.runs.photographs import fine_tuning, is_fine_tuned
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.head_fitting import start_head
 from rankingmatch.training.loop import train
@@ -171,13 +170,14 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         given = {name: plain for name in own if (plain := _plain(getattr(self, name))) is not None}
         others = {name: _plain(value) for name, value in (self.hyperparameters or {}).items()}
         _check_hyperparameters(others, own)
-        require_exclusive({**given, **others}, "epochs", "steps")
+        side, every = min(height, width), {**given, **others}
+        require_exclusive(every, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
-        if self.network in SIDES and min(height, width) >= SMALLEST_SIDE and has_weights(self.network):
-            suggested |= known_values(fine_tuning(min(height, width), count, {**given, **others}), self.method)
+        if is_fine_tuned(self.network or "", side, every):
+            suggested |= known_values(fine_tuning(side, count, every), self.method)
         if others.get("epochs") is not None:
             del suggested["steps"]
-        values = {**suggested, **find_method(self.method).preset, **given, **others}
+        values = {**suggested, **find_method(self.method).preset, **every}
         return assemble("arrays", self.method, {**values, "seed": self._seed()})
 
     def _seed(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from rankingmatch.data import Source
 from rankingmatch.networks.efficientnet_lite import SIDES, missing_weights
 
-__all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings", "has_weights"]
+__all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings", "is_fine_tuned"]
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +52,20 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
         The options that are given.
     """
     network = given.get("network", NETWORK)
-    wanted = network in SIDES and given.get("pretrained", True) and given.get("weights") is None
-    if not (wanted and (source.is_folder or given.get("pretrained", False))):
-        return None
-    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else SIDES[network])
-    if source.shape[2] != 3 or size < SMALLEST_SIDE or not has_weights(network):
+    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else SIDES.get(network, SIDE))
+    asked_for = source.is_folder or given.get("pretrained", False)
+    if not (asked_for and source.shape[2] == 3 and is_fine_tuned(network, size, given)):
         return None
     chosen = fine_tuning(size, source.training or 1, given)
     return {**source.preset(size), "image_size": size, "crop": True, **chosen}
 
 
-def has_weights(network: str) -> bool:
-    """Whether the pretrained weights of this network are installed; a warning says so if they are not."""
+def is_fine_tuned(network: str, size: int, given: Mapping[str, Any]) -> bool:
+    """Whether to start from the pretrained weights of a network; a warning says so if they are not installed."""
+    if network not in SIDES or size < SMALLEST_SIDE:
+        return False
+    if not given.get("pretrained", True) or given.get("weights") is not None:
+        return False
     problem = missing_weights(network)
     if problem:
         log.warning("training starts from random weights, because %s", problem)

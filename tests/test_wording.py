@@ -12,7 +12,7 @@ import rankingmatch
 SOURCE = Path(rankingmatch.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 # They write commands: the one that repeats a run, those of the model card; and torchrun's own flag.
-WRITE_COMMANDS = {"runs/repeat.py", "runs/model_card.py", "core/distributed.py"}
+WRITE_COMMANDS = {"runs/command.py", "runs/model_card.py", "core/distributed.py"}
 BRITISH = re.compile(
     r"\b\w*(?:colour|behaviour|centre[ds]?\b|licence|(?:normal|optim|initial|recogn|minim|maxim|summar|general)is(?:e|ed|es|ing|ation)\b"
     r"|\bgrey)\w*",
@@ -49,5 +49,5 @@ def test_a_flag_would_be_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_spelling_is_american(name: str) -> None:
     text = (SOURCE / name).read_text()
-    allowed = {"licence"} if name in ("runs/config.py", "core/formats.py") else set()  # the former name of an option
+    allowed = {"licence"} if name in ("runs/config.py", "core/versions.py") else set()  # the former name of an option
     assert {word.lower() for word in BRITISH.findall(text)} - allowed == set()

@@ -20,6 +20,7 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
 from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
 from rankingmatch.data.presets import suggested_settings
+from rankingmatch.heads.fitting import start_head
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
@@ -29,7 +30,6 @@ from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import fine_tuning, is_fine_tuned
 from rankingmatch.training.banks import make_bank
-from rankingmatch.training.head_fitting import start_head
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state
 

@@ -96,7 +96,7 @@ def test_json_lines_show_loading_and_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankingmatch.runs.display.SECONDS_BETWEEN_EVENTS", 0.0)
-    monkeypatch.setattr("rankingmatch.runs.loading.SECONDS_BETWEEN_EVENTS", 0.0)
+    monkeypatch.setattr("rankingmatch.runs.progress.SECONDS_BETWEEN_EVENTS", 0.0)
     folder = digit_files(tmp_path / "digits")
     main(["train", str(folder), "--json", "--no-report", *QUICK, "--steps", "8", "--out", str(tmp_path / "run")])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

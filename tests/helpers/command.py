@@ -25,7 +25,7 @@ _CONTEXT.set_forkserver_preload(
         "rankingmatch.cli.flags",
         "rankingmatch.cli.listing",
         "rankingmatch.runs.display",
-        "rankingmatch.runs.inspect",
+        "rankingmatch.runs.report",
         "sklearn.datasets",
         "torch._dynamo",  # what the first step of an optimizer imports
     ]

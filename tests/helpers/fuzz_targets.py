@@ -20,6 +20,7 @@ from tiny import CPU, tiny_settings, tiny_split, tiny_state
 from rankingmatch.bench.kept import KeptResults, kept_outcome
 from rankingmatch.bench.measurement import keep_rows
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
+from rankingmatch.bench.simulated_labeling import AuditLook, Simulation
 from rankingmatch.cli.labeling_bench import read_labelings
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import decode, decode_files, read_header
@@ -27,14 +28,13 @@ from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import LabelEvent, format_events
 from rankingmatch.data.split import read_rows
 from rankingmatch.labeling.folder import open_session
-from rankingmatch.labeling.simulate import AuditLook, Simulation
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
+from rankingmatch.runs.command import repeat_command
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
-from rankingmatch.runs.repeat import repeat_command
 from rankingmatch.training.loop import train
 
 

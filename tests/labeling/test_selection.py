@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.vectors import unit_features
+from rankingmatch.heads.smoothing import known_rows, smooth_features
 from rankingmatch.labeling import selection
 from rankingmatch.labeling.selection import (
     NOT_SELECTABLE,
@@ -14,7 +15,6 @@ from rankingmatch.labeling.selection import (
     is_audit_turn,
     next_pictures,
 )
-from rankingmatch.training.smoothing import known_rows, smooth_features
 
 
 def blobs(each: int, classes: int = 5, dimensions: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

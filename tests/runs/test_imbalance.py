@@ -17,11 +17,11 @@ from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confus
 from rankingmatch.data import make_split
 from rankingmatch.methods.rebalancing import REMEDIES
 from rankingmatch.networks import predict_logits
+from rankingmatch.runs.command import repeat_command
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.evaluate import evaluate_run
 from rankingmatch.runs.job import load_dataset, load_split
-from rankingmatch.runs.repeat import repeat_command
 
 GIVEN: dict[str, Any] = {"labels": 98, "imbalance": 20, "steps": 2, "batch_size": 8, "mu": 1, "threads": 1}
 

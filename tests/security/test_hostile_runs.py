@@ -20,8 +20,8 @@ from rankingmatch.runs.config import plan_of, resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.evaluate import evaluate_run
 from rankingmatch.runs.export import export_run
-from rankingmatch.runs.inspect import write_report
 from rankingmatch.runs.job import start, training_records
+from rankingmatch.runs.report import write_report
 
 CPU = torch.device("cpu")
 SETTINGS = {"steps": 4, "batch_size": 8, "mu": 1, "network": "wrn-10-1", "evaluate_every": 2, "threads": 1}

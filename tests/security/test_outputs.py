@@ -8,7 +8,7 @@ import pytest
 
 from rankingmatch.core.atomic import open_for_appending, opened_output, unused_path, write_atomically, write_output
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.data.names import folder_names
+from rankingmatch.core.names import folder_names
 from rankingmatch.runs.directory import Run
 
 

@@ -14,11 +14,11 @@ from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.data import bank as banks_of_data
 from rankingmatch.data.bank import BankFile, read_bank
+from rankingmatch.heads.fitting import fitted_head, start_head
 from rankingmatch.methods import METHODS, find_method, make_method
 from rankingmatch.networks import NetworkSettings, onnx, predict_logits, predict_logits_and_features
 from rankingmatch.training import banks
 from rankingmatch.training.banks import make_bank, noise_bank
-from rankingmatch.training.head_fitting import fitted_head, start_head
 from rankingmatch.training.loop import confusion_of, train
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.snapshot import restore, take_snapshot

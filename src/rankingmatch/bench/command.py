@@ -34,7 +34,7 @@ from rankingmatch.core.terminal import plain_console
 from rankingmatch.report.figures import require_plotting
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.display import duration
-from rankingmatch.runs.loading import loading_progress
+from rankingmatch.runs.progress import loading_progress
 
 __all__ = ["BenchOptions", "OutputFiles", "run_recipe", "run_recipes"]
 

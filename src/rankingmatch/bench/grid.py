@@ -14,7 +14,7 @@ from rankingmatch.core.signals import stop_requests
 from rankingmatch.data import Dataset
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.job import load_dataset, split_dataset
-from rankingmatch.runs.loading import loading_progress
+from rankingmatch.runs.progress import loading_progress
 
 __all__ = ["GridDisplay", "existing_results", "load_datasets", "run_grid"]
 

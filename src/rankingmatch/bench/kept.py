@@ -16,7 +16,7 @@ from rankingmatch.bench.outcome import Outcome, tables_of
 from rankingmatch.bench.recipe import Cell, PlannedCell, Recipe, all_cells
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line
-from rankingmatch.core.reading import check_value, read_json_lines, typed
+from rankingmatch.core.untrusted import check_value, read_json_lines, typed
 from rankingmatch.runs.directory import Result, Run, check_line
 
 __all__ = ["KeepingDisplay", "KeptResults", "KeptRun", "kept_outcome"]

@@ -17,7 +17,7 @@ from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.commit import source_commit
 from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.core.options import flag
-from rankingmatch.core.reading import read_json, typed
+from rankingmatch.core.untrusted import read_json, typed
 
 __all__ = ["Measurement", "command_line", "keep_rows", "read_measurement", "require_directory"]
 

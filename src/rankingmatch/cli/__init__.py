@@ -85,7 +85,7 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
     from rankingmatch.data import under_way
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.evaluate import evaluate_run
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
 
     with loading_progress(quiet=as_json) as progress, under_way(progress, "evaluating"):
         report = evaluate_run(Run(run), data, best=best, device=device)
@@ -117,7 +117,7 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     """
     from rankingmatch.data import under_way
     from rankingmatch.runs.export import export_run
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
 
     with loading_progress(quiet=as_json) as progress, under_way(progress, "exporting and comparing"):
         exported = export_run(run, file, values=values, logits=logits, best=best)
@@ -150,8 +150,8 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
 @json_option
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool, **options: Any) -> None:
     """Write a report page of one RUN, or of several side by side, that opens in any browser, also offline."""
-    from rankingmatch.runs.inspect import write_report
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
+    from rankingmatch.runs.report import write_report
 
     with loading_progress(quiet=as_json) as progress:
         page = write_report(runs, out, **options, progress=progress)

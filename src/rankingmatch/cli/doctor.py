@@ -17,7 +17,7 @@ def doctor(device: str, as_json: bool) -> None:
     Takes about ten seconds. Send this page along when you report a problem.
     """
     from rankingmatch.runs.doctor import examine
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
 
     with loading_progress(quiet=as_json) as progress:
         found = examine(device, progress)

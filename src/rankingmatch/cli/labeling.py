@@ -12,7 +12,7 @@ import click
 from rankingmatch.cli.options import PathType
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
-from rankingmatch.training.head_methods import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
+from rankingmatch.heads.names import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.labeling.session import Session
@@ -73,7 +73,7 @@ def label(
     from rankingmatch.labeling.background import Background
     from rankingmatch.labeling.folder import folder_of_run, open_session
     from rankingmatch.labeling.training import Training
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
 
     require_head_method(method)
     names = tuple(name.strip() for name in classes.split(",") if name.strip())

@@ -11,11 +11,11 @@ import click
 
 from rankingmatch.cli.labeling import method_option
 from rankingmatch.cli.options import PathType, json_option
-from rankingmatch.training.head_methods import DEFAULT_METHOD, require_head_method
+from rankingmatch.heads.names import DEFAULT_METHOD, require_head_method
 
 if TYPE_CHECKING:
+    from rankingmatch.bench.simulated_labeling import Pool, Simulation
     from rankingmatch.bench.tables import Table
-    from rankingmatch.labeling.simulate import Pool, Simulation
 
 
 @click.command()
@@ -48,11 +48,11 @@ def bench_labeling(
     of `rankingmatch label` and in random order; the head on top of the frozen network is the same. The audit is
     simulated, too: how often does its interval contain the true error?
     """
+    from rankingmatch.bench.known_data import known_pool
     from rankingmatch.bench.measurement import require_directory
     from rankingmatch.bench.tables import csv_rows
     from rankingmatch.core.atomic import write_output
     from rankingmatch.core.names import to_utf8
-    from rankingmatch.labeling.known_data import known_pool
 
     require_head_method(method)
     if keep is not None:
@@ -80,7 +80,7 @@ def _file_name(data: str, method: str) -> str:
 def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet: bool) -> list["Simulation"]:
     """The labelings of a pool, both orders of each seed; those in a file are not simulated again."""
     from rankingmatch.bench.measurement import command_line, keep_rows
-    from rankingmatch.labeling.simulate import ORDERS, simulate
+    from rankingmatch.bench.simulated_labeling import ORDERS, simulate
 
     found = {} if path is None else _kept(path)
     wanted = [(seed, order) for seed in range(seeds) for order in ORDERS]
@@ -116,8 +116,8 @@ def read_labelings(path: Path) -> dict[tuple[int, str], "Simulation"]:
 
 
 def _simulation(row: dict[str, Any]) -> "Simulation":
-    from rankingmatch.core.reading import check_value, typed
-    from rankingmatch.labeling.simulate import AuditLook, Simulation
+    from rankingmatch.bench.simulated_labeling import AuditLook, Simulation
+    from rankingmatch.core.untrusted import check_value, typed
 
     hints = {"order": str, "seed": int, "sizes": tuple[int, ...], "errors": tuple[float, ...]}
     values = {name: check_value(name, row[name], hint) for name, hint in hints.items()}
@@ -138,9 +138,9 @@ def _table(title: str, simulations: list["Simulation"]) -> "Table":
 
 
 def _print(table: "Table", simulations: list["Simulation"]) -> None:
+    from rankingmatch.bench.simulated_labeling import interval_counts
     from rankingmatch.bench.tables import print_table
     from rankingmatch.core.terminal import plain_console
-    from rankingmatch.labeling.simulate import interval_counts
 
     print_table(table, plain_console(wide=True))
     ours = [one for one in simulations if one.order == "ours"]

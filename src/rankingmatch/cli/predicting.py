@@ -54,7 +54,7 @@ def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Pat
     from rankingmatch.runs import predict as prediction
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.display import prediction_progress
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
 
     if options["link"] and sort_into is None:
         raise ConfigError("--link needs --sort-into DIR")

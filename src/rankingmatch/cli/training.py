@@ -88,7 +88,7 @@ def train(
     """
     from rankingmatch.core.distributed import from_first_process, is_first, process_group
     from rankingmatch.data import under_way
-    from rankingmatch.runs.loading import loading_progress
+    from rankingmatch.runs.progress import loading_progress
     from rankingmatch.runs.train import Request, find_bank_computer, prepare
 
     if data is None and not (resume and out):

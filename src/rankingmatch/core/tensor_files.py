@@ -13,7 +13,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from rankingmatch.core.names import text_name
-from rankingmatch.core.reading import BadFileError, parse_json, require_regular
+from rankingmatch.core.untrusted import BadFileError, parse_json, require_regular
 
 __all__ = ["TensorHeader", "read_tensor_header", "read_tensors", "require_finite"]
 

@@ -1,12 +1,12 @@
 """Images and labels: from a dataset's name, a folder or shards to the rows of a training step."""
 
+from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Split
 from rankingmatch.data.decode import decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
 from rankingmatch.data.image_files import ImageFile
 from rankingmatch.data.image_folder import ImageFolder
-from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.progress import Progress, no_progress, under_way
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
 from rankingmatch.data.settings import DataSettings

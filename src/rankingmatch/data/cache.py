@@ -16,11 +16,11 @@ import platformdirs
 
 from rankingmatch.core.atomic import write_json
 from rankingmatch.core.errors import DataError, first_line, require, writing_remedy
-from rankingmatch.core.reading import check_value, parse_json
+from rankingmatch.core.untrusted import check_value, parse_json
 from rankingmatch.data.dataset import UNLABELED, Dataset, Images
 from rankingmatch.data.files import Distribution, FoundFiles, checksum, find_files, open_files
-from rankingmatch.data.formats import Chunk, DatasetStream
 from rankingmatch.data.progress import Progress
+from rankingmatch.data.readers import Chunk, DatasetStream
 from rankingmatch.data.resize import resize_images
 
 __all__ = ["FORMAT", "cache_directory", "load_cached", "read_or_write", "write_cache"]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rankingmatch.data import formats
+from rankingmatch.data import readers
 from rankingmatch.data.files import Distribution, RemoteFile
 
 __all__ = ["CIFAR10", "CIFAR100", "FASHION_MNIST", "STL10", "SVHN", "TINY_IMAGENET"]
@@ -15,7 +15,7 @@ CIFAR10 = (
     Distribution(
         (RemoteFile(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
         partial(
-            formats.read_cifar_python,
+            readers.read_cifar_python,
             folder="cifar-10-batches-py",
             train=_BATCHES,
             test="test_batch",
@@ -27,7 +27,7 @@ CIFAR10 = (
     Distribution(
         (RemoteFile(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
         partial(
-            formats.read_cifar_binary,
+            readers.read_cifar_binary,
             folder="cifar-10-batches-bin",
             train=tuple(f"{name}.bin" for name in _BATCHES),
             test="test_batch.bin",
@@ -41,7 +41,7 @@ CIFAR100 = (
     Distribution(
         (RemoteFile(f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
         partial(
-            formats.read_cifar_python,
+            readers.read_cifar_python,
             folder="cifar-100-python",
             train=("train",),
             test="test",
@@ -53,7 +53,7 @@ CIFAR100 = (
     Distribution(
         (RemoteFile(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
         partial(
-            formats.read_cifar_binary,
+            readers.read_cifar_binary,
             folder="cifar-100-binary",
             train=("train.bin",),
             test="test.bin",
@@ -69,20 +69,20 @@ SVHN = (
             RemoteFile("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
             RemoteFile("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
         ),
-        formats.read_svhn,
+        readers.read_svhn,
     ),
 )
 STL10 = (
     Distribution(
         (RemoteFile("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),),
-        formats.read_stl10,
+        readers.read_stl10,
         "stl10_binary",
     ),
 )
 TINY_IMAGENET = (
     Distribution(
         (RemoteFile("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
-        formats.read_tiny_imagenet,
+        readers.read_tiny_imagenet,
         "tiny-imagenet-200",
     ),
 )
@@ -98,6 +98,6 @@ FASHION_MNIST = (
             RemoteFile(f"{_FASHION}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
             RemoteFile(f"{_FASHION}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
         ),
-        partial(formats.read_idx, classes=FASHION_CLASSES),
+        partial(readers.read_idx, classes=FASHION_CLASSES),
     ),
 )

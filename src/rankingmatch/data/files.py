@@ -19,8 +19,8 @@ from typing import IO
 import platformdirs
 
 from rankingmatch.core.errors import DataError, first_line, setting
-from rankingmatch.data.formats import OriginalFiles, Reader
 from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data.readers import OriginalFiles, Reader
 
 __all__ = [
     "Distribution",

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankingmatch.core.errors import DataError, setting
+from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.dataset import UNLABELED
 from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner, describe_others
 from rankingmatch.data.image_files import ImageFile, StoredImage
-from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.shards import is_sharded, scan_shards, stored_images
 
 __all__ = ["FolderContents", "images_below", "labeled_files", "scan_folder"]

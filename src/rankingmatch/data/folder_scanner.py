@@ -10,11 +10,10 @@ from pathlib import Path
 
 from rankingmatch.core.csv_files import name_in_cell
 from rankingmatch.core.errors import DataError, setting
-from rankingmatch.core.names import printable, text_name
-from rankingmatch.core.reading import BadFileError, read_bytes
+from rankingmatch.core.names import first_few, printable, text_name
+from rankingmatch.core.untrusted import BadFileError, read_bytes
 from rankingmatch.data.decode import CONVERT, FOREIGN, image_suffixes
 from rankingmatch.data.label_journal import PARTS, is_journal, parse_events, replay
-from rankingmatch.data.names import first_few
 from rankingmatch.data.shard_file import SHARDS
 
 __all__ = ["HELD_OUT", "FolderScanner", "csv_rows", "describe_others"]

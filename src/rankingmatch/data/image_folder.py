@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from rankingmatch.core.errors import DataError
+from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
 from rankingmatch.data.dataset import UNLABELED, Dataset
 from rankingmatch.data.decode import Header, UnreadableError, decode_files, read_header
 from rankingmatch.data.folder_contents import FolderContents, scan_folder
 from rankingmatch.data.folder_scanner import describe_others
-from rankingmatch.data.formats import Chunk, DatasetStream
 from rankingmatch.data.image_files import ImageFile
-from rankingmatch.data.names import first_few, printable
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.data.progress import Progress, no_progress, under_way
+from rankingmatch.data.readers import Chunk, DatasetStream
 
 __all__ = ["ImageFolder", "read_folder"]
 

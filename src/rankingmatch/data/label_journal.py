@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rankingmatch.core.csv_files import file_cell, name_in_cell, text_cell
 from rankingmatch.core.errors import DataError
-from rankingmatch.data.names import printable
+from rankingmatch.core.names import printable
 
 __all__ = ["CLASS_PREFIX", "COLUMNS", "LabelEvent", "format_events", "is_journal", "parse_events", "replay"]
 

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from rankingmatch.core.errors import ConfigError, DataError, first_line
-from rankingmatch.core.reading import BadFileError, parse_json
+from rankingmatch.core.names import printable
+from rankingmatch.core.untrusted import BadFileError, parse_json
 from rankingmatch.data.image_files import UnreadableError
-from rankingmatch.data.names import printable
 from rankingmatch.data.shard_file import MOST_IMAGE, Shard, find_shard, label_text
 
 __all__ = ["Row", "read_parquet"]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import IO
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.core.reading import BadFileError
+from rankingmatch.core.names import printable
+from rankingmatch.core.untrusted import BadFileError
 from rankingmatch.data.image_files import UnreadableError
-from rankingmatch.data.names import printable
 
 __all__ = ["MOST_IMAGE", "SHARDS", "Shard", "find_shard", "label_text"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rankingmatch.core.errors import DataError
+from rankingmatch.core.names import printable
 from rankingmatch.data.decode import image_suffixes
 from rankingmatch.data.folder_scanner import HELD_OUT
 from rankingmatch.data.image_files import StoredImage
-from rankingmatch.data.names import printable
 from rankingmatch.data.parquet_shards import read_parquet
 from rankingmatch.data.tar_shards import read_tar
 

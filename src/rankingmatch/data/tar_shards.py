@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.core.reading import BadFileError, parse_json
+from rankingmatch.core.names import printable
+from rankingmatch.core.untrusted import BadFileError, parse_json
 from rankingmatch.data.decode import image_suffixes
 from rankingmatch.data.image_files import UnreadableError
-from rankingmatch.data.names import printable
 from rankingmatch.data.shard_file import MOST_IMAGE, Shard, find_shard, label_text
 
 __all__ = ["Member", "read_tar"]

@@ -18,14 +18,14 @@ from threadpoolctl import threadpool_limits
 from rankingmatch.core.errors import RankingMatchError
 from rankingmatch.core.options import flag
 from rankingmatch.data import printable
+from rankingmatch.heads.names import DEFAULT_METHOD
+from rankingmatch.heads.smoothing import smooth_features
 from rankingmatch.labeling import learner
 from rankingmatch.labeling.features import Features
 from rankingmatch.labeling.guesses import NO_GUESSES
 from rankingmatch.labeling.learner import Lesson
 from rankingmatch.labeling.selection import Reason, is_audit_turn
 from rankingmatch.labeling.session import Session
-from rankingmatch.training.head_methods import DEFAULT_METHOD
-from rankingmatch.training.smoothing import smooth_features
 
 __all__ = ["Background", "pool_of"]
 

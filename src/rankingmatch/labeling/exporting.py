@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rankingmatch.core.atomic import create_directory_beside, unused_path
 from rankingmatch.core.errors import DataError
-from rankingmatch.data.names import folder_names
+from rankingmatch.core.names import folder_names
 from rankingmatch.labeling.session import Session
 
 __all__ = ["export_folders"]

@@ -9,8 +9,8 @@ from filelock import FileLock, Timeout
 
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import DataError, first_line
+from rankingmatch.core.names import printable
 from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, is_journal, parse_events
-from rankingmatch.data.names import printable
 
 __all__ = ["Journal", "JournalError"]
 

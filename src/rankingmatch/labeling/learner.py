@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rankingmatch.heads.linear import fit_head
 from rankingmatch.labeling import audit, selection
 from rankingmatch.labeling.guesses import Guesses
 from rankingmatch.labeling.out_of_fold import out_of_fold
-from rankingmatch.training.feature_head import fit_head
 
 __all__ = ["Lesson", "curve_of", "doubts_of", "guesses_of", "learn", "quality_of", "ranking_of"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rankingmatch.training.feature_head import fit_head
+from rankingmatch.heads.linear import fit_head
 
 __all__ = ["out_of_fold"]
 

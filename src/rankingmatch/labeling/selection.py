@@ -16,7 +16,7 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.vectors import unit_features
-from rankingmatch.training.smoothing import known_rows
+from rankingmatch.heads.smoothing import known_rows
 
 __all__ = [
     "AUDIT_EVERY",

@@ -65,7 +65,7 @@ def _fitted(plan: Plan, seconds: float) -> tuple[dict[str, Any], float]:
 
 def _fitting_heads(plan: Plan, step: float) -> float:
     """Seconds to fit the head before and after training, given those of a step: a pass without gradients for each."""
-    from rankingmatch.training.head_fitting import MOST_IMAGES  # scikit-learn takes a second to import
+    from rankingmatch.heads.fitting import MOST_IMAGES  # scikit-learn takes a second to import
 
     config = plan.config
     fits = (config.network.initial_head == "fitted") + (config.training.final_head == "fitted")

@@ -18,9 +18,8 @@ from rankingmatch import __version__
 from rankingmatch.core.atomic import open_for_appending, write_atomically, write_json
 from rankingmatch.core.commit import source_commit
 from rankingmatch.core.errors import ConfigError, RunError, setting, writing_remedy
-from rankingmatch.core.formats import FORMATS, check_format
 from rankingmatch.core.import_path import require_trusted, trust
-from rankingmatch.core.reading import (
+from rankingmatch.core.untrusted import (
     BadFileError,
     Between,
     Size,
@@ -31,6 +30,7 @@ from rankingmatch.core.reading import (
     read_json_lines,
     typed,
 )
+from rankingmatch.core.versions import FORMATS, check_format
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.model import ModelInfo, load_model

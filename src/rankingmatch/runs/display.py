@@ -15,8 +15,8 @@ from rankingmatch.core.terminal import TaskColumn, plain_console
 from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.events import print_event
 from rankingmatch.runs.job import Display, Job
-from rankingmatch.runs.loading import loading_progress
 from rankingmatch.runs.predict import FilePredictions
+from rankingmatch.runs.progress import loading_progress
 from rankingmatch.training.records import Metrics, Record
 
 __all__ = ["JsonLines", "LiveDisplay", "LogLines", "Silent", "choose_display"]

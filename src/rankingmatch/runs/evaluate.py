@@ -24,9 +24,9 @@ from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, load_split
+from rankingmatch.runs.leakage import roles_in_training
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import describe_skipped, predict_files, write_predictions
-from rankingmatch.runs.seen import roles_in_training
 
 log = logging.getLogger(__name__)
 

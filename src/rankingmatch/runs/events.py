@@ -2,7 +2,7 @@
 
 import json
 
-from rankingmatch.core.formats import FORMATS
+from rankingmatch.core.versions import FORMATS
 
 __all__ = ["print_event"]
 

@@ -29,8 +29,8 @@ from rankingmatch.core.errors import (
 )
 from rankingmatch.core.freed_memory import keep_freed_memory
 from rankingmatch.core.names import to_utf8
-from rankingmatch.core.reading import MOST_JSON, BadFileError, require_regular
 from rankingmatch.core.signals import stop_requests
+from rankingmatch.core.untrusted import MOST_JSON, BadFileError, require_regular
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads
 from rankingmatch.methods import make_method
@@ -162,7 +162,7 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress, bank_computer:
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
     lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
     if state.step == 0 and config.network.initial_head == "fitted":
-        from rankingmatch.training.head_fitting import start_head  # scikit-learn takes a second to import
+        from rankingmatch.heads.fitting import start_head  # scikit-learn takes a second to import
 
         on_all_processes(lambda: start_head(state, split, config.training.seed, progress) if is_first() else None)
     share_state(state)

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from rankingmatch.core.atomic import write_json
 from rankingmatch.core.devices import computes_bfloat16
-from rankingmatch.core.reading import Between, check_value, read_bytes
+from rankingmatch.core.untrusted import Between, check_value, read_bytes
 from rankingmatch.methods import make_method
 from rankingmatch.networks import freeze, make_classifier
 from rankingmatch.networks.classifier import Tune

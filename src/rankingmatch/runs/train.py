@@ -22,9 +22,9 @@ from rankingmatch.runs.config import (
 )
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import choose_display
-from rankingmatch.runs.inspect import write_job_report
 from rankingmatch.runs.job import Display, Job, start, train_job
 from rankingmatch.runs.ray_connection import import_ray
+from rankingmatch.runs.report import write_job_report
 from rankingmatch.training.banks import Computer, computed_here
 
 __all__ = ["Request", "find_bank_computer", "prepare", "train", "train_run"]

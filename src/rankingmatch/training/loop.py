@@ -144,7 +144,7 @@ def _step_images(state: State, split: Split, settings: TrainSettings) -> Iterato
 
 
 def _finish_head(state: State, split: Split, seed: int, progress: Progress) -> None:
-    from rankingmatch.training.head_fitting import finish_head  # scikit-learn takes a second to import
+    from rankingmatch.heads.fitting import finish_head  # scikit-learn takes a second to import
 
     on_all_processes(lambda: finish_head(state, split, seed, progress) if is_first() else None)
     share_state(state)

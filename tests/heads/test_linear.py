@@ -6,9 +6,9 @@ from feature_clusters import clusters
 from sklearn.linear_model import LogisticRegression
 
 from rankingmatch.core.vectors import unit_features
-from rankingmatch.training import feature_head, smoothing
-from rankingmatch.training.feature_head import fit_head
-from rankingmatch.training.smoothing import fit_smoothing, smooth_features
+from rankingmatch.heads import linear, smoothing
+from rankingmatch.heads.linear import fit_head
+from rankingmatch.heads.smoothing import fit_smoothing, smooth_features
 
 
 @pytest.mark.parametrize("present", [(0, 1, 2, 3), (1, 3)])
@@ -21,7 +21,7 @@ def test_the_head_is_balanced_logistic_regression_and_gives_absent_classes_no_pr
     labels[rows] = truth[rows]
     found = fit_head(features, labels, 4, seed=0).probabilities(features)
     units = unit_features(features)
-    regularization = feature_head.INVERSE_REGULARIZATION
+    regularization = linear.INVERSE_REGULARIZATION
     expected = LogisticRegression(C=regularization, class_weight="balanced", max_iter=500, tol=1e-3)
     expected.fit(units[rows], truth[rows])
     np.testing.assert_allclose(found[:, list(present)], expected.predict_proba(units), atol=1e-4)

@@ -19,11 +19,11 @@ from rankingmatch.networks.onnx import accelerated
 from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.sampling import sample
+from rankingmatch.runs.command import repeat_command
 from rankingmatch.runs.config import Config, options_of_kind, plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
 from rankingmatch.runs.model import ModelInfo
-from rankingmatch.runs.repeat import repeat_command
 
 __all__ = ["write_job_report", "write_report"]
 

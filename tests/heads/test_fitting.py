@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from rankingmatch.core.vectors import unit_features
-from rankingmatch.training import head_fitting
-from rankingmatch.training.head_fitting import fitted_head
+from rankingmatch.heads import fitting
+from rankingmatch.heads.fitting import fitted_head
 
 
 def clusters(count: int = 40, width: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ def test_the_head_is_weighted_logistic_regression_on_given_and_predicted_labels(
         def probabilities(self, _: np.ndarray) -> np.ndarray:
             return predicted
 
-    monkeypatch.setattr(head_fitting, "fit_head", lambda *_: Predicting())
+    monkeypatch.setattr(fitting, "fit_head", lambda *_: Predicting())
     center = features.mean(0)
     units = [(row - center) / np.sqrt(((row - center) ** 2).sum()) for row in features]
     # A given label counts as ten images, a predicted one as much as it is probable.

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
+from rankingmatch.heads.linear import fit_head
+from rankingmatch.heads.names import DEFAULT_METHOD
+from rankingmatch.heads.smoothing import fit_smoothing
 from rankingmatch.labeling.audit import error_interval
 from rankingmatch.labeling.selection import (
     AUDIT_EVERY,
@@ -14,9 +17,6 @@ from rankingmatch.labeling.selection import (
     audit_numbers,
     next_pictures,
 )
-from rankingmatch.training.feature_head import fit_head
-from rankingmatch.training.head_methods import DEFAULT_METHOD
-from rankingmatch.training.smoothing import fit_smoothing
 
 __all__ = ["ORDERS", "SIZES", "AuditLook", "Pool", "Simulation", "interval_counts", "make_pool", "simulate"]
 

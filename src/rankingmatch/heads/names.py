@@ -9,6 +9,6 @@ DEFAULT_METHOD = "softmatch"  # docs/label.md compares
 def require_head_method(name: str) -> None:
     """Raise ConfigError unless this method can train a head; the default one and logistic regression can."""
     if name not in (DEFAULT_METHOD, LOGISTIC_REGRESSION):  # torch takes seconds to import
-        from rankingmatch.training.trained_head import require_method
+        from rankingmatch.heads.trained import require_method
 
         require_method(name)

@@ -15,10 +15,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from rankingmatch.cli import main
 from rankingmatch.cli.flags import setting_flags
 from rankingmatch.core.errors import DataError
-from rankingmatch.runs import inspect, job
+from rankingmatch.runs import job, report
+from rankingmatch.runs.command import repeat_command
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.repeat import repeat_command
 
 QUICK = ["--steps", "12", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--evaluate-every", "4", "--quiet"]
 
@@ -113,7 +113,7 @@ def test_figures_are_written_in_two_formats(copy: Path, tmp_path: Path) -> None:
 def test_a_run_under_way_shows_its_best_weights(copy: Path) -> None:
     for name in ("result.json", "model.safetensors"):
         (copy / name).unlink()
-    overview = content_of(inspect.write_report([copy], audited=20))["sections"]["overview"]
+    overview = content_of(report.write_report([copy], audited=20))["sections"]["overview"]
     assert "not finished: 12 of 12" in overview["notes"][0]["text"]
     assert "lowest validation error so far" in overview["runs"][0]["weights"]
     assert overview["runs"][0]["measured"] is not None
@@ -122,7 +122,7 @@ def test_a_run_under_way_shows_its_best_weights(copy: Path) -> None:
 def test_a_run_that_has_only_begun_has_a_page(copy: Path) -> None:
     for name in ("result.json", "model.safetensors", "best.safetensors", "metrics.jsonl", "steps.csv"):
         (copy / name).unlink()
-    content = content_of(inspect.write_report([copy]))
+    content = content_of(report.write_report([copy]))
     texts = " ".join(note["text"] for note in content["sections"]["overview"]["notes"])
     assert "0 of 12" in texts
     assert "there is no model yet" in texts
@@ -145,8 +145,8 @@ def test_without_test_images_others_are_shown_and_named(
         return replace(split, test=None, validation=split.validation if keep_validation else None)
 
     original = job.load_split
-    monkeypatch.setattr(inspect, "load_split", load_split)
-    content = content_of(inspect.write_report([copy], audited=30))
+    monkeypatch.setattr(report, "load_split", load_split)
+    content = content_of(report.write_report([copy], audited=30))
     part = "validation" if keep_validation else "unlabeled"
     assert content["sections"]["embedding"]["runs"][0]["subset"] == part
     assert any(f"{part} images are shown instead" in note["text"] for note in content["sections"]["overview"]["notes"])
@@ -156,8 +156,8 @@ def test_data_that_is_gone_leaves_the_curves(copy: Path, monkeypatch: pytest.Mon
     def load_split(config: Any) -> Any:
         raise DataError("gone")
 
-    monkeypatch.setattr(inspect, "load_split", load_split)
-    content = content_of(inspect.write_report([copy]))
+    monkeypatch.setattr(report, "load_split", load_split)
+    content = content_of(report.write_report([copy]))
     assert "cannot be read (gone)" in content["sections"]["overview"]["notes"][0]["text"]
     assert content["sections"]["training"]["panels"]
 
@@ -168,7 +168,7 @@ def test_a_report_that_fails_does_not_spoil_the_run(
     def fails(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(inspect, "write_atomically", fails)
+    monkeypatch.setattr(report, "write_atomically", fails)
     main(["train", "digits", *QUICK, "--method", "supervised", "--out", str(tmp_path / "run")])
     assert "no report was written (disk full)" in caplog.text
     assert (tmp_path / "run/result.json").exists()
@@ -178,7 +178,7 @@ def test_several_runs_are_named_by_what_tells_them_apart(finished: Path, copy: P
     config = json.loads((copy / "config.json").read_text())
     config["training"]["seed"] = 7
     (copy / "config.json").write_text(json.dumps(config))
-    page = inspect.write_report([finished, copy, finished], tmp_path / "both.html", audited=20)
+    page = report.write_report([finished, copy, finished], tmp_path / "both.html", audited=20)
     content = content_of(page)
     assert [run["name"] for run in content["runs"]] == ["rankingmatch-bm, seed 0", "rankingmatch-bm, seed 7"]
 
@@ -239,7 +239,7 @@ def test_outputs_are_those_of_the_model(finished: Path) -> None:
     model, _ = Run(str(finished)).load_model()
     test = benchmark("digits").load().test
     assert test is not None
-    found = inspect.model_predictions(model, "test", test, torch.device("cpu"), np.arange(len(test)))
+    found = report.model_predictions(model, "test", test, torch.device("cpu"), np.arange(len(test)))
     with torch.no_grad():
         wanted = model(to_tensor(test.images, torch.device("cpu")))
     np.testing.assert_allclose(found.logits, wanted.logits.numpy(), atol=1e-4)

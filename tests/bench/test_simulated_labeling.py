@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 from image_folders import class_folders
 
+from rankingmatch.bench.known_data import known_pool
 from rankingmatch.bench.measurement import keep_rows, read_measurement
+from rankingmatch.bench.simulated_labeling import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
 from rankingmatch.cli import cli
 from rankingmatch.cli.labeling_bench import read_labelings
 from rankingmatch.core.errors import ConfigError, DataError, RunError
-from rankingmatch.labeling.known_data import known_pool
-from rankingmatch.labeling.simulate import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
-from rankingmatch.training.head_methods import LOGISTIC_REGRESSION
+from rankingmatch.heads.names import LOGISTIC_REGRESSION
 
 quickly = partial(simulate, method=LOGISTIC_REGRESSION)
 
@@ -68,8 +68,8 @@ def test_sizes_that_a_pool_does_not_have_are_left_out() -> None:
 
 
 def test_bench_labeling_prints_a_table_and_counts_intervals(digits: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankingmatch.labeling.known_data.known_pool", lambda name, data_dir: digits)
-    monkeypatch.setattr("rankingmatch.labeling.simulate.SIZES", (10, 20))
+    monkeypatch.setattr("rankingmatch.bench.known_data.known_pool", lambda name, data_dir: digits)
+    monkeypatch.setattr("rankingmatch.bench.simulated_labeling.SIZES", (10, 20))
     table = CliRunner().invoke(cli, ["bench", "labeling", "--seeds", "2", "--method", LOGISTIC_REGRESSION])
     assert table.exit_code == 0, table.output
     assert "random" in table.stdout
@@ -88,8 +88,8 @@ def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
         simulated.append((seed, order))
         return simulate(pool, order, seed, (10, 20), method)
 
-    monkeypatch.setattr("rankingmatch.labeling.known_data.known_pool", lambda name, data_dir: digits)
-    monkeypatch.setattr("rankingmatch.labeling.simulate.simulate", counted)
+    monkeypatch.setattr("rankingmatch.bench.known_data.known_pool", lambda name, data_dir: digits)
+    monkeypatch.setattr("rankingmatch.bench.simulated_labeling.simulate", counted)
     for module in ("rankingmatch.core.commit", "rankingmatch.bench.measurement"):
         monkeypatch.setattr(f"{module}.source_commit", lambda: commits[-1])
 

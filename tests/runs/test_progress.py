@@ -14,22 +14,22 @@ from rankingmatch.bench.recipe import cells, read_recipe
 from rankingmatch.cli import main
 from rankingmatch.core.terminal import plain_console
 from rankingmatch.data import under_way
-from rankingmatch.runs import loading
+from rankingmatch.runs import progress as progress_display
 from rankingmatch.runs.display import prediction_progress
-from rankingmatch.runs.inspect import write_report
 from rankingmatch.runs.predict import FilePredictions
+from rankingmatch.runs.report import write_report
 
 QUICK = ["--steps", "4", "--batch-size", "4", "--mu", "1", "--network", "wrn-10-1", "--threads", "1"]
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "PATIENCE", 0.02)
-    monkeypatch.setattr(loading, "SECONDS_BETWEEN_LINES", 0.02)
+    monkeypatch.setattr(progress_display, "PATIENCE", 0.02)
+    monkeypatch.setattr(progress_display, "SECONDS_BETWEEN_LINES", 0.02)
 
 
 def test_a_log_says_what_takes_long(impatient: None, capsys: pytest.CaptureFixture[str]) -> None:
-    with loading.loading_progress() as progress:
+    with progress_display.loading_progress() as progress:
         progress("reading photos", 0, 10)
         time.sleep(0.3)
         progress("reading photos", 7, 10)
@@ -44,7 +44,7 @@ def test_a_log_says_what_takes_long(impatient: None, capsys: pytest.CaptureFixtu
 
 
 def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with loading.loading_progress() as progress, under_way(progress, "reading"):
+    with progress_display.loading_progress() as progress, under_way(progress, "reading"):
         progress("reading photos", 10, 10)
     assert capsys.readouterr().err == ""
 
@@ -53,13 +53,13 @@ def test_what_is_quick_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_quiet_and_json_have_no_lines(
     how: dict[str, bool], impatient: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with loading.loading_progress(**how) as progress, under_way(progress, "reading"):
+    with progress_display.loading_progress(**how) as progress, under_way(progress, "reading"):
         time.sleep(0.1)
     assert capsys.readouterr().err == ""
 
 
 def test_bars_are_there_while_something_is_under_way() -> None:
-    bars = loading._LoadingBars(plain_console(stderr=True))
+    bars = progress_display._LoadingBars(plain_console(stderr=True))
     bars("reading [red]", 1, 2)
     assert bars._bars is not None
     bars("computing", 1, 1)
@@ -74,11 +74,11 @@ def test_a_training_reports_each_of_its_stages(tmp_path: Path, monkeypatch: pyte
     class_folders(tmp_path / "photos", size=(8, 8))
     tasks: list[str] = []
 
-    class Recording(loading._LoadingLines):
+    class Recording(progress_display._LoadingLines):
         def __call__(self, task: str, done: int, total: int | None) -> None:
             tasks.append(task)
 
-    monkeypatch.setattr(loading, "_LoadingLines", Recording)
+    monkeypatch.setattr(progress_display, "_LoadingLines", Recording)
     folder, run = str(tmp_path / "photos"), str(tmp_path / "run")
     main(["train", folder, *QUICK, "--no-pretrained", "--method", "supervised", "--out", run])
     assert list(dict.fromkeys(tasks)) == [

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankingmatch.core.vectors import unit_features
-from rankingmatch.training.head_methods import LOGISTIC_REGRESSION
-from rankingmatch.training.smoothing import known_rows
+from rankingmatch.heads.names import LOGISTIC_REGRESSION
+from rankingmatch.heads.smoothing import known_rows
 
 __all__ = ["Head", "fit_head"]
 
@@ -78,7 +78,7 @@ def fit_head(
     labels = np.where(labels >= 0, np.searchsorted(present, labels), -1)
     weight, bias = _logistic_regression(units[labels >= 0], labels[labels >= 0], len(present))
     if method != LOGISTIC_REGRESSION and len(present) > 1 and (labels < 0).any():
-        from rankingmatch.training.trained_head import train_head
+        from rankingmatch.heads.trained import train_head
 
         weight, bias = train_head(units, labels, weight, bias, method, seed)
     whole = Head(mean, np.zeros((len(weight), classes), np.float32), np.full(classes, -np.inf, np.float32))

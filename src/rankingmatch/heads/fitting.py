@@ -13,11 +13,11 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Split
 from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.heads.linear import fit_head
+from rankingmatch.heads.names import DEFAULT_METHOD
+from rankingmatch.heads.smoothing import smooth_features
 from rankingmatch.networks import Classifier, batched_outputs, normalize_head
 from rankingmatch.networks.onnx import accelerated
-from rankingmatch.training.feature_head import fit_head
-from rankingmatch.training.head_methods import DEFAULT_METHOD
-from rankingmatch.training.smoothing import smooth_features
 from rankingmatch.training.state import State
 
 __all__ = ["MOST_IMAGES", "finish_head", "fitted_head", "start_head"]

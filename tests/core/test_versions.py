@@ -12,7 +12,7 @@ from tiny import tiny_settings, tiny_split, tiny_state
 
 import rankingmatch as rm
 from rankingmatch.core.errors import RunError
-from rankingmatch.core.formats import FORMATS, check_format
+from rankingmatch.core.versions import FORMATS, check_format
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import load_model

@@ -1,0 +1,1 @@
+"""Classifiers on frozen features."""

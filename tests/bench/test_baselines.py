@@ -9,7 +9,7 @@ import pytest
 from image_folders import picture
 from sklearn.linear_model import LogisticRegression
 
-from rankingmatch.bench import baselines, estimate, parse_recipe, read_recipe, run_recipe
+from rankingmatch.bench import baselines, parse_recipe, read_recipe, run_recipe
 from rankingmatch.bench.baselines import BASELINES, Features, errors_of, frozen_features
 from rankingmatch.bench.command import OutputFiles
 from rankingmatch.bench.outcome import errors_by_labels, markdown_page
@@ -138,12 +138,6 @@ def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeyp
     Run(outcome.runs[0].path).path.joinpath("result.json").unlink()
     with pytest.raises(pytest.fail.Exception, match="computed again"):
         run_recipe(recipe, out=tmp_path / "out")
-
-
-def test_an_estimate_counts_runs_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "measure", lambda plan: (1.0, 1.0))
-    grid = cells(parse_recipe("mine", RECIPE, str(folder)), folds=1, scale=None, given={})
-    assert [cost.row for cost in estimate.estimate_grid(grid)] == ["supervised"] * 2
 
 
 def test_random_features_are_refused(folder: Path) -> None:

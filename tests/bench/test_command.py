@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from tiny import RECIPE_TEXT
 
 from rankingmatch.bench.command import BenchOptions, OutputFiles, run_recipe, run_recipes
-from rankingmatch.bench.estimate import estimate_grid
 from rankingmatch.bench.grid import run_grid
 from rankingmatch.bench.outcome import details, markdown_page
 from rankingmatch.bench.progress import GridBars, GridLines, Pace, grid_display
@@ -20,8 +18,6 @@ from rankingmatch.bench.recipe import cells, parse_recipe
 from rankingmatch.core.errors import ConfigError, DataError, Interrupted, RankingMatchError
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.display import duration
-from rankingmatch.runs.estimate import measure, total_seconds
-from rankingmatch.runs.speeds import Speed
 
 TEXT = RECIPE_TEXT + '[paper]\nsupervised = ["12.00"]\n'
 RECIPE = parse_recipe("mine", TEXT)
@@ -147,30 +143,6 @@ def test_costs_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> Non
     assert np.array_equal(run.step_costs(), [[1, 0.5, 1000], [2, 1.0, 2000]])
 
 
-def test_an_estimate_needs_no_data_and_counts_every_run() -> None:
-    recipe = parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.cifar100").replace("40", "400"))
-    estimates = estimate_grid(cells(recipe, folds=3, scale="tiny", given={}))
-    assert [(estimate.row, estimate.runs, estimate.steps) for estimate in estimates] == [
-        ("supervised", 3, 4),
-        ("fixmatch-ra", 3, 4),
-    ]
-    for estimate in estimates:
-        assert estimate.seconds > 3 * 4 * estimate.seconds_per_step
-
-
-def test_a_run_takes_its_steps_and_its_evaluations() -> None:
-    config = cells(RECIPE, folds=1, scale=None, given={"evaluate_every": 3})[1].config
-    assert total_seconds(config, Speed(step=10.0, evaluation=1.0)) == 4 * 10 + 2 * 1  # evaluated after steps 3 and 4
-
-
-def test_a_step_is_measured_as_it_is_run(once: Path) -> None:
-    plan = cells(RECIPE, folds=1, scale=None, given={})[1].plan
-    started = time.perf_counter()
-    step, evaluation = measure(plan)
-    assert 0 < step < time.perf_counter() - started
-    assert evaluation > 0
-
-
 # --- progress -----------------------------------------------------------------------------------------------
 
 
@@ -253,21 +225,23 @@ def test_machine_readable_lines_are_one_per_run(once: Path, capsys: pytest.Captu
     ]
 
 
-def test_a_dry_run_runs_nothing(tmp_path: Path, once: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = bench(once, capsys, out=tmp_path, dry_run=True, jobs=2)
-    assert "supervised, Digits, 40 labels: 2 × 4 steps of" in shown
-    assert "4 runs: about" in shown
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_dry_run_leaves_out_what_is_finished(once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = once / "mine" / "digits-40-supervised-1"
-    shutil.copytree(run, tmp_path / "mine" / run.name)
-    shown = bench(once, capsys, out=tmp_path, dry_run=True, keep=tmp_path)
-    assert "supervised, Digits, 40 labels: 1 × 4 steps of" in shown
-    assert "  3 of 4 runs are left: about" in shown
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]  # nothing is kept either
-    assert "all 4 runs are finished" in bench(once, capsys, dry_run=True)
+def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
+    once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = bench(once, capsys, out=tmp_path, dry_run=True).splitlines()
+    assert shown[1] == "  supervised, Digits, 40 labels: 2 × 4 steps"
+    assert shown[3] == "  4 runs"
+    run = Run(once / "mine" / "digits-40-supervised-1")
+    shutil.copytree(run.path, tmp_path / "mine" / run.path.name)
+    first, second = bench(once, capsys, out=tmp_path, keep=tmp_path, dry_run=True, as_json=True).splitlines()
+    result = run.result()
+    assert result is not None
+    assert json.loads(first) == {
+        **{"recipe": "mine", "scale": "paper", "row": "supervised", "column": "Digits, 40 labels"},
+        **{"runs": 2, "steps": 4, "finished": 1, "seconds": result.seconds},
+    }
+    assert json.loads(second)["seconds"] is None
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]  # nothing is run, and nothing is kept
 
 
 def test_the_folds_are_told_one_by_one(once: Path) -> None:

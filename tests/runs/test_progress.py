@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from image_folders import class_folders
 
-from rankingmatch.bench.estimate import estimate_grid
-from rankingmatch.bench.recipe import cells, read_recipe
 from rankingmatch.cli import main
 from rankingmatch.core.terminal import plain_console
 from rankingmatch.data import under_way
@@ -102,7 +100,7 @@ def test_a_report_reports_its_stages(tmp_path: Path) -> None:
     assert os.path.getsize(tmp_path / "run/report.html") > 1000  # noqa: PTH202
 
 
-def test_predictions_and_estimates_say_how_far_they_are(impatient: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predictions_say_how_far_they_are(impatient: None, capsys: pytest.CaptureFixture[str]) -> None:
     def slow_batches() -> Iterator[FilePredictions]:
         for _ in range(3):
             yield FilePredictions(("a", "b"), np.zeros((2, 2)), ())
@@ -111,7 +109,3 @@ def test_predictions_and_estimates_say_how_far_they_are(impatient: None, capsys:
     assert len(list(prediction_progress(slow_batches(), 6))) == 3
     lines = capsys.readouterr().err.splitlines()
     assert "predicting: 2 of 6" in lines
-    tasks: list[tuple[str, int, int | None]] = []
-    grid = cells(read_recipe("demo"), folds=1, scale="tiny", given={})
-    estimate_grid(grid, progress=lambda *report: tasks.append(report))
-    assert tasks == [("measuring steps", done, 2) for done in range(3)]

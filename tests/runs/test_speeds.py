@@ -5,10 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from rankingmatch.bench import estimate
-from rankingmatch.bench.estimate import estimate_grid
-from rankingmatch.bench.recipe import cells, read_recipe
-from rankingmatch.core.errors import ConfigError
 from rankingmatch.networks import NETWORKS, make_classifier
 from rankingmatch.runs import speeds
 from rankingmatch.runs.config import Plan, resolve
@@ -144,26 +140,3 @@ def test_a_damaged_table_is_an_empty_one(content: str, own_cache: Path) -> None:
     assert approximate_speed(plan()) is not None
     remember_speed(plan(), Speed(0.5, 2.0))
     assert remembered_speed(plan()) == Speed(0.5, 2.0)
-
-
-def test_a_dry_run_measures_nothing_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured: list[Plan] = []
-
-    def measure(plan: Plan) -> Speed:
-        measured.append(plan)
-        return Speed(2.0, 3.0)
-
-    monkeypatch.setattr(estimate, "measure", measure)
-    grid = cells(read_recipe("table5"), folds=1, scale="paper", given={})
-    estimates = estimate_grid(grid)
-    assert not measured
-    assert not any(one.measured for one in estimates)
-    assert all(one.seconds > 0 for one in estimates)
-    assert all(one.measured for one in estimate_grid(grid, measuring=True))
-    assert len(measured) == len({(cell.row.name, cell.config.dataset) for cell in grid})
-
-
-def test_a_network_that_cannot_be_counted_must_be_measured() -> None:
-    grid = cells(read_recipe("digits"), folds=1, scale=None, given={"network": "own_network:raises"})
-    with pytest.raises(ConfigError, match="is not known yet; measure it with measure"):
-        estimate_grid(grid)

@@ -1,6 +1,7 @@
 """Running recipes, and printing and writing the tables they give."""
 
 import json
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -10,7 +11,6 @@ from typing import Any
 
 from rankingmatch.bench.cluster import Resources, connected
 from rankingmatch.bench.curves import draw_curves, draw_errors, draw_learning
-from rankingmatch.bench.estimate import Estimate, estimate_grid
 from rankingmatch.bench.grid import existing_results, load_datasets, run_grid
 from rankingmatch.bench.kept import KeepingDisplay, KeptResults
 from rankingmatch.bench.measurement import require_directory
@@ -29,16 +29,12 @@ from rankingmatch.bench.workers import Workers
 from rankingmatch.core.atomic import write_output
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.names import to_utf8
-from rankingmatch.core.options import flag
 from rankingmatch.core.terminal import plain_console
 from rankingmatch.report.figures import require_plotting
 from rankingmatch.runs.directory import Result, Run
 from rankingmatch.runs.display import duration
-from rankingmatch.runs.progress import loading_progress
 
 __all__ = ["BenchOptions", "OutputFiles", "run_recipe", "run_recipes"]
-
-LONG = 7 * 24 * 3600  # seconds, after which a smaller scale is suggested
 
 
 @dataclass(frozen=True)
@@ -107,8 +103,8 @@ class BenchOptions:
         A dataset or folder instead of the one of the recipes.
     keep
         A directory with a file of results for each recipe: runs in it are not run again, and finished ones are added.
-    dry_run, measure
-        Only print what the runs would cost; measure steps for this.
+    dry_run
+        Only list the runs.
     """
 
     folds: int | None = None
@@ -120,7 +116,6 @@ class BenchOptions:
     data: str | None = None
     keep: Path | None = None
     dry_run: bool = False
-    measure: bool = False
     as_json: bool = False
     quiet: bool = False
 
@@ -178,7 +173,7 @@ def _existing_runs(
 
 
 def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles, command: str) -> None:
-    """Run recipes, or estimate their cost; print their tables and write them to files.
+    """Run recipes, or list their runs; print their tables and write them to files.
 
     Parameters
     ----------
@@ -200,10 +195,8 @@ def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles,
         require_directory(options.keep)
     if options.dry_run:
         for recipe, grid in zip(recipes, grids, strict=True):
-            _estimate(recipe, grid, options)
+            _list_runs(recipe, grid, options)
         return
-    if options.measure:
-        raise ConfigError(f"{setting('measure')} is for a dry run; give {setting('dry_run')}, too")
     for recipe, grid in zip(recipes, grids, strict=True):  # what is wrong with the last one is said before the first
         *_, existing = _existing_runs(recipe, grid, options)
         load_datasets(cell for index, cell in enumerate(grid) if index not in existing)
@@ -245,39 +238,26 @@ def _print_json(outcome: Outcome) -> None:
         print(json.dumps(values))
 
 
-def _estimate(recipe: Recipe, grid: list[PlannedCell], options: BenchOptions) -> None:
-    """Print what the runs that are not finished would cost."""
+def _list_runs(recipe: Recipe, grid: list[PlannedCell], options: BenchOptions) -> None:
+    """Print the runs of a recipe, a line for each row and column, with the seconds of those that are finished."""
     *_, existing = _existing_runs(recipe, grid, options)
-    left = [cell for index, cell in enumerate(grid) if index not in existing]
-    with loading_progress(quiet=options.quiet or options.as_json) as progress:
-        estimates = estimate_grid(left, options.measure, progress)
-    _print_estimate(recipe, estimates, len(existing), options)
-
-
-def _print_estimate(recipe: Recipe, estimates: list[Estimate], finished: int, options: BenchOptions) -> None:
-    scale = options.scale or recipe.scale
-    if options.as_json:
-        for estimate in estimates:
-            print(json.dumps({"recipe": recipe.name, "scale": scale, **estimate.to_json()}))
-        return
-    print(f"{recipe.title} (scale {scale})")
-    for estimate in estimates:
-        print(f"  {estimate}")
-    runs, seconds = (sum(getattr(estimate, name) for estimate in estimates) for name in ("runs", "seconds"))
-    parallel = f", or {duration(seconds / options.jobs)} with {options.jobs} at a time" if options.jobs > 1 else ""
-    if not runs:
-        print(f"  all {finished} runs are finished")
-        return
-    counted = f"{runs} of {runs + finished} runs are left" if finished else f"{runs} runs"
-    print(f"  {counted}: about {duration(seconds)} of computing{parallel}, {_basis(estimates)}")
-    if seconds > LONG and scale == "paper":
-        reduced = cells(recipe, folds=options.folds, scale="laptop", given=options.settings)
-        needed = sum(estimate.seconds for estimate in estimate_grid(reduced))
-        print(f"  with {flag('scale')} laptop (smaller images and networks, fewer steps): about {duration(needed)}")
-
-
-def _basis(estimates: list[Estimate]) -> str:
-    """What an estimate is based on."""
-    if all(estimate.measured for estimate in estimates):
-        return "from steps measured on this machine"
-    return f"within a factor of two or so; {flag('measure')} measures the steps, which takes minutes"
+    folds: dict[tuple[str, str], list[int]] = {}
+    for index, cell in enumerate(grid):
+        folds.setdefault((cell.row.name, cell.column.title), []).append(index)
+    scale, known = options.scale or recipe.scale, 0.0
+    if not options.as_json:
+        print(f"{recipe.title} (scale {scale})")
+    for (row, column), indices in folds.items():
+        seconds = [existing[index].seconds for index in indices if index in existing]
+        steps = 0 if grid[indices[0]].baseline else grid[indices[0]].config.training.last_step
+        known += sum(seconds)
+        if options.as_json:
+            values = {"recipe": recipe.name, "scale": scale, "row": row, "column": column, "runs": len(indices)}
+            median = statistics.median(seconds) if seconds else None
+            print(json.dumps({**values, "steps": steps, "finished": len(seconds), "seconds": median}))
+        else:
+            finished = f"; {len(seconds)} finished, {duration(statistics.median(seconds))} each" if seconds else ""
+            print(f"  {row}, {column}: {len(indices)} × {steps:,} steps{finished}")
+    if not options.as_json:
+        done = f", {len(existing)} of them finished in {duration(known)}" if existing else ""
+        print(f"  {len(grid)} runs{done}")

@@ -41,8 +41,7 @@ BENCHMARKS = {"labeling": bench_labeling}
 @ray_address_option
 @click.option("--cpus-per-run", type=click.IntRange(min=1), help="With --on ray: CPUs per run. [1]")
 @click.option("--gpus-per-run", type=click.FloatRange(min=0), help="With --on ray: GPUs per run, or a fraction. [0]")
-@click.option("--dry-run", is_flag=True, help="Only show what would be run, and how long it would take.")
-@click.option("--measure", is_flag=True, help="With --dry-run: measure steps on this machine, which takes minutes.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs, with the time of those that are finished.")
 @click.option("--out", type=PathType(), default=Path("runs/bench"), help="Directory. [runs/bench]")
 @click.option(
     "--keep",

@@ -16,7 +16,7 @@ from rankingmatch.core.errors import RunError
 from rankingmatch.runs import predict_on_ray
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.predict import predict_files
-from rankingmatch.runs.ray_connection import WithoutRay, ray_connection
+from rankingmatch.runs.ray import WithoutRay, ray_connection
 
 FILES = 1000
 QUICK = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]

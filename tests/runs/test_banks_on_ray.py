@@ -16,9 +16,8 @@ from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.runs import banks_on_ray as module
-from rankingmatch.runs.banks_on_ray import banks_on_ray
-from rankingmatch.runs.ray_connection import ray_connection
+from rankingmatch.runs import ray as module
+from rankingmatch.runs.ray import banks_on_ray, ray_connection
 from rankingmatch.runs.train import find_bank_computer, train
 from rankingmatch.training.banks import AT_ONCE, Frozen, make_bank
 from rankingmatch.training.state import initial_state

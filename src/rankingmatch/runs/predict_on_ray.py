@@ -13,21 +13,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from rankingmatch.core.errors import RankingMatchError
 from rankingmatch.core.import_path import trust_files
 from rankingmatch.data.decode import files_at_once
 from rankingmatch.data.image_files import ImageFile
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import FilePredictions, predict_files
-from rankingmatch.runs.ray_connection import ray_connection
-from rankingmatch.runs.ray_tasks import in_order, make_task
+from rankingmatch.runs.ray import map_in_order, ray_connection
 
 __all__ = ["predict_on_ray"]
 
 GROUPS = 8  # in a piece, of files that are decoded together
-
-Piece = list[FilePredictions] | RankingMatchError
 
 
 def predict_on_ray(
@@ -63,9 +59,8 @@ def predict_on_ray(
     names, size = iter(files), GROUPS * files_at_once(info.shape)
     pieces = iter(lambda: list(islice(names, size)), [])
     with ray_connection(address) as ray:
-        task = make_task(ray, _predict, device or "")
-        started = (task.remote(run, best, device, count, piece, Path.cwd(), trust) for piece in pieces)
-        for batches in in_order(ray, started):
+        arguments = ((run, best, device, count, piece, Path.cwd(), trust) for piece in pieces)
+        for batches in map_in_order(ray, _predict, arguments, device or ""):
             yield from batches
 
 
@@ -74,17 +69,14 @@ def predict_on_ray(
 
 def _predict(
     run: Path, best: bool, device: str | None, count: int, files: list[ImageFile], directory: Path, trust: bool
-) -> Piece:
-    """The predictions of some files, named as seen from a directory; a user's mistake is returned, not raised."""
+) -> list[FilePredictions]:
+    """The predictions of some files, named as seen from a directory."""
     os.chdir(directory)
     torch.set_num_threads(1)
     if trust:
         trust_files()
-    try:
-        model, info, where = _load(run, best, device)
-        return list(predict_files(model, info, files, where, count))
-    except RankingMatchError as error:
-        return error
+    model, info, where = _load(run, best, device)
+    return list(predict_files(model, info, files, where, count))
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,6 @@ from rankingmatch.runs.config import (
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import choose_display
 from rankingmatch.runs.job import Display, Job, start, train_job
-from rankingmatch.runs.ray_connection import import_ray
 from rankingmatch.runs.report import write_job_report
 from rankingmatch.training.banks import Computer, computed_here
 
@@ -104,7 +103,7 @@ def find_bank_computer(on: str, ray_address: str | None) -> Computer:
     if on not in ("here", "ray"):
         raise unknown_name(f"value for {setting('bank_on')}", on, ("here", "ray"))
     if on == "ray":
-        from rankingmatch.runs.banks_on_ray import banks_on_ray
+        from rankingmatch.runs.ray import banks_on_ray, import_ray
 
         import_ray("bank_on")
         return partial(banks_on_ray, ray_address)

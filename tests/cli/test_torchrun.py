@@ -146,6 +146,18 @@ def test_no_thread_of_the_group_is_left_that_could_abort_the_exit_of_python(
     assert "gloo" not in out
 
 
+def test_with_the_defaults_one_process_writes_the_report(tmp_path: Path) -> None:
+    quick = ["--steps", "6", "--batch-size", "8", "--mu", "2"]
+    process = torchrun(2, "rankingmatch", "train", "digits", "--labels", "40", *quick, "--out", tmp_path / "run")
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    page = tmp_path / "run/report.html"
+    assert page.exists()
+    page.unlink()
+    main(["train", "--resume", "--quiet", "--out", str(tmp_path / "run")])
+    assert page.exists()
+
+
 def test_too_many_processes_are_refused_in_one_line(tmp_path: Path) -> None:
     process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--batch-size", "1", cwd=tmp_path)
     _, err = process.communicate(timeout=120)

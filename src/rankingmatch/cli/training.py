@@ -89,6 +89,7 @@ def train(
     from rankingmatch.core.distributed import from_first_process, is_first, process_group
     from rankingmatch.data import under_way
     from rankingmatch.runs.progress import loading_progress
+    from rankingmatch.runs.report import write_missing_report
     from rankingmatch.runs.train import Request, find_bank_computer, prepare
 
     if data is None and not (resume and out):
@@ -102,6 +103,8 @@ def train(
             run, plan = prepare(Request(data, method, out, resume, minutes, given))
         if from_first_process(lambda: not run.is_finished()):
             _train(run, plan, report, as_json, quiet or not is_first(), progress, computer)
+        elif report and is_first():
+            write_missing_report(run, progress)
         if is_first():
             _print_result(run, as_json, quiet)
 

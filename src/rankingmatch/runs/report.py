@@ -1,7 +1,8 @@
 """What runs have recorded and what their models predict, collected for the report."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from rankingmatch.core.atomic import write_atomically, write_output
+from rankingmatch.core.distributed import alone
 from rankingmatch.core.errors import ConfigError, DataError, RankingMatchError, RunError, setting
 from rankingmatch.core.names import to_utf8
 from rankingmatch.data import Images, Progress, Source, Split, no_progress, under_way
@@ -25,7 +27,7 @@ from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
 from rankingmatch.runs.model import ModelInfo
 
-__all__ = ["write_job_report", "write_report"]
+__all__ = ["write_job_report", "write_missing_report", "write_report"]
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +93,26 @@ def write_report(
 def write_job_report(job: Job, progress: Progress = no_progress) -> None:
     """Write the report of a run that has just ended, from the images and the model that are still in memory.
 
-    A failure is only logged: it must not spoil the run.
+    A failure is only logged: it must not spoil the run. Of several processes, the first one does it alone.
     """
-    try:
+    with alone(), _only_logged():
         with under_way(progress, "writing the report: predictions"):
             data = _job_data(job)
         content = page_content([data], progress=progress)
         write_atomically(job.run.report_path, to_utf8(render_page(content)))
+
+
+def write_missing_report(run: Run, progress: Progress = no_progress) -> None:
+    """Write the report of a finished run that has none: it was stopped while it wrote it, or ran without."""
+    if not run.report_path.exists():
+        with alone(), _only_logged():
+            write_report([run.path], progress=progress)
+
+
+@contextmanager
+def _only_logged() -> Iterator[None]:
+    try:
+        yield
     except (RankingMatchError, OSError) as error:
         log.warning("no report was written (%s)", error)
 

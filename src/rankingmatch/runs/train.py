@@ -23,7 +23,7 @@ from rankingmatch.runs.config import (
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import choose_display
 from rankingmatch.runs.job import Display, Job, start, train_job
-from rankingmatch.runs.report import write_job_report
+from rankingmatch.runs.report import write_job_report, write_missing_report
 from rankingmatch.training.banks import Computer, computed_here
 
 __all__ = ["Request", "find_bank_computer", "prepare", "train", "train_run"]
@@ -55,8 +55,8 @@ def train(
     out
         The run directory; ``runs/DATA-LABELS-METHOD-SEED`` by default.
     resume
-        Continue the run in `out` from its last checkpoint, or start it if there is none. A finished run is returned
-        as it is.
+        Continue the run in `out` from its last checkpoint, or start it if there is none. A finished run only gets the
+        report that it lacks.
     minutes
         The time for everything, instead of a number of steps: trains for as many steps as fit into it.
     report
@@ -95,6 +95,8 @@ def train(
         run, plan = prepare(request)
         if from_first_process(lambda: not run.is_finished()):
             train_run(run, plan, choose_display(quiet=not verbose), report=report, bank_computer=computer)
+        elif report and is_first():
+            write_missing_report(run)
     return run
 
 

@@ -53,8 +53,8 @@ package: $(READY)  ## build wheel and sdist into dist/; install the wheel into a
 	cd dist && empty/bin/rankingmatch --version && empty/bin/python -P ../tests/helpers/tour.py
 	rm -rf dist/empty
 
-results: $(READY)  ## write the tables and pictures of the docs from docs/results: seconds
-	$(BIN)/python docs/results.py
+results: $(READY)  ## write the tables and plots of the docs from docs/results: seconds
+	$(BIN)/python tools/results.py
 
 measure: $(READY)  ## run what docs/results does not have yet, then make results: takes hours, resumable; see docs/reproduce.md for the data
 	$(BIN)/rankingmatch bench photos photos-stl10 digits digits-ranking digits-longtail laptop-stl10 laptop-svhn laptop-fashion-mnist laptop-cifar10 weak-pass skip-unsure --keep docs/results --out runs/results
@@ -77,17 +77,16 @@ performance: $(PEERS)  ## measure speed and memory again, and write the tables o
 	$(BIN)/python benchmarks/folders.py --memory 10000 100000 --keep docs/results
 	$(BIN)/python benchmarks/bank.py $(PHOTOGRAPHS) --keep docs/results
 	$(BIN)/python benchmarks/first_model.py $(PHOTOGRAPHS) --keep docs/results
-	$(BIN)/python docs/results.py
+	$(BIN)/python tools/results.py
 
-screenshots: demo  ## make the pictures of the labeling page and of the report again, in a real browser; PHOTOS has class folders
-	$(BIN)/python docs/label_screenshots.py $(PHOTOS) docs
-	$(BIN)/python docs/report_screenshots.py docs runs/demo/*
+screenshots: demo  ## take the screenshots of the labeling page and the report in a real browser; PHOTOS has class folders
+	$(BIN)/python tools/screenshots.py $(PHOTOS) runs/demo/*
 
 notebooks: $(READY)  ## run the notebooks, and write their outputs into them
 	$(BIN)/python tests/helpers/notebooks.py
 
 figure: demo  ## draw the README's figure from the runs of the demo
-	$(BIN)/python docs/figure.py runs/demo docs/demo.svg
+	$(BIN)/python tools/demo_figure.py runs/demo
 
 clean:  ## remove the environment and caches; runs/ is yours to keep
 	rm -rf .venv .venv-lowest dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,6 @@
 """How cost grows with the number of ranked rows, classes, images in the pool, with the image size, and with threads.
 
-`python docs/results.py` draws the figure of docs/performance.md from what is kept.
+`python tools/results.py` draws the figure of docs/performance.md from what is kept.
 
     python benchmarks/growth.py --keep docs/results
 """

@@ -4,7 +4,7 @@ Load from other programs then affects both sides equally. Time is the CPU time o
 stated otherwise, because other processes affect it less than wall time. Memory is the growth of a separate process.
 
 Each benchmark prints a table. With `--keep docs/results`, benchmarks/NAME.py also writes what it measured to NAME.json,
-from which `python docs/results.py` makes the table of the docs, with the benchmark's function `table`.
+from which `python tools/results.py` makes the table of the docs, with the benchmark's function `table`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Draw docs/demo.svg, the figure in the README, from the two runs of `make demo`."""
+"""Draw docs/images/demo.svg from the two runs of `make demo`: `python tools/demo_figure.py runs/demo`."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_split
 
+OUT = Path(__file__).parents[1] / "docs/images/demo.svg"
 COLORS = {"supervised": "#9aa3ad", "rankingmatch-bm": "#c2410c"}
 LABELS = {"supervised": "labeled images only", "rankingmatch-bm": "RankingMatch: with unlabeled images"}
 
@@ -42,15 +43,15 @@ def draw_errors(axes: Axes, runs: dict[str, Run]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def main(directory: Path, out: Path) -> None:
+def main(directory: Path) -> None:
     """Draw both halves."""
     runs = {method: Run(directory / f"digits-40-{method}-0") for method in COLORS}
     plt.rcParams["svg.hashsalt"] = "rankingmatch"  # the same figure gives the same file
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), width_ratios=(1.1, 1.3), layout="constrained")
     draw_labeled(left, runs["supervised"])
     draw_errors(right, runs)
-    figure.savefig(out, metadata={"Date": None})
+    figure.savefig(OUT, metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

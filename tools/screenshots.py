@@ -1,9 +1,10 @@
-"""Make the screenshots of the labeling page: `python docs/label_screenshots.py PHOTOS OUT`.
+"""Take the screenshots of the docs in a real browser: `python tools/screenshots.py PHOTOS RUN [RUN…]`.
 
-PHOTOS has one folder of photographs per class. They are linked into one folder without classes, and labeled in the real
-page by their class; every twelfth label is a mistake.
+PHOTOS has one folder of photographs per class. They are linked into one folder without classes and labeled in the real
+page by their class; every twelfth label is a mistake. The runs are shown in one report.
 """
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,17 +12,18 @@ from pathlib import Path
 from PIL import Image
 from selenium.webdriver.common.keys import Keys
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 
 from label_page import LabelPage, ServerProcess
 
+IMAGES = Path(__file__).parents[1] / "docs/images"
 LABELS = 60
 PER_CLASS = 40
 DESKTOP, PHONE = (1280, 860), (390, 844)
 
 
 def link_photographs(photographs: Path, folder: Path) -> dict[str, str]:
-    """Links to the photographs in one folder, numbered in a mixed order; the result is the class of each."""
+    """Link the photographs into one folder, numbered in a mixed order; return the class of each name."""
     folder.mkdir()
     classes = sorted(path for path in photographs.iterdir() if path.is_dir())
     found = [(rank, path) for one in classes for rank, path in enumerate(sorted(one.iterdir())[:PER_CLASS])]
@@ -41,8 +43,22 @@ def resize(page: LabelPage, size: tuple[int, int]) -> None:
     page.emulate("Emulation.setTouchEmulationEnabled", enabled=is_phone)
 
 
+def set_scheme(page: LabelPage, scheme: str) -> None:
+    """Light or dark."""
+    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+
+def save(page: LabelPage, name: str) -> None:
+    """Save what the page shows, with 256 colors."""
+    path = IMAGES / f"{name}.png"
+    page.driver.save_screenshot(str(path))
+    with Image.open(path) as shot:
+        small = shot.convert("RGB").quantize(256)
+    small.save(path, optimize=True)
+
+
 def label(page: LabelPage, class_of: dict[str, str], count: int) -> None:
-    """Label pictures by keyboard, mostly correctly."""
+    """Label images by keyboard, mostly correctly."""
     keys = {name: key.lower() for name, key, _ in page.classes()}
     for number in range(count):
         name = page.name()
@@ -53,28 +69,20 @@ def label(page: LabelPage, class_of: dict[str, str], count: int) -> None:
         page.until_after(name)
 
 
-def save_small(page: LabelPage, path: Path) -> None:
-    """Save what the page shows, with 256 colors."""
-    page.driver.save_screenshot(str(path))
-    with Image.open(path) as shot:
-        small = shot.convert("RGB").quantize(256)
-    small.save(path, optimize=True)
+def show_labeling(page: LabelPage, address: str, class_of: dict[str, str]) -> None:
+    """Go through the labeling page once."""
 
-
-def take_screenshots(page: LabelPage, address: str, class_of: dict[str, str], out: Path) -> None:
-    """Go through the page once."""
-
-    def save(name: str) -> None:
+    def shot(name: str) -> None:
         page.saved()
         page.until(lambda: "shown" not in str(page.one("#message").get_attribute("class")))
-        save_small(page, out / f"{name}.png")
+        save(page, name)
 
     resize(page, DESKTOP)
     page.open(address)
     page.press(",".join(sorted(set(class_of.values()))) + ",")
     loaded = "return [...document.querySelectorAll('#start-pictures img')].every((one) => one.complete)"
     page.until(lambda: page.script(loaded))
-    save("label-start")
+    shot("label-start")
     page.press(Keys.ENTER)
     page.name()
     label(page, class_of, LABELS)
@@ -82,45 +90,56 @@ def take_screenshots(page: LabelPage, address: str, class_of: dict[str, str], ou
     label(page, class_of, 4)
     while not any(hint.text for hint in page.all(".hint")):
         label(page, class_of, 1)
-    save("label-page")
-    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    save("label-dark")
-    page.emulate("Emulation.setEmulatedMedia", features=[])
+    shot("label-page")
+    set_scheme(page, "dark")
+    shot("label-dark")
+    set_scheme(page, "light")
     resize(page, PHONE)
-    save("label-phone")
+    shot("label-phone")
     resize(page, DESKTOP)
     page.press("g")
     page.until(lambda: page.all(".tile img"), 60)
-    mark_wrong_tiles(page, class_of)
-    save("label-grid")
-    page.press("m")
-    page.until(lambda: page.all("#mistakes-frame img"), 60)
-    save("label-mistakes")
-    page.press("?")
-    save("label-keys")
-
-
-def mark_wrong_tiles(page: LabelPage, class_of: dict[str, str]) -> None:
-    """Mark what is not of the class of the grid, as a person would."""
     chosen = page.script("return document.querySelector('#grid-controls select').selectedOptions[0].textContent")
-    for tile in page.all(".tile"):
+    for tile in page.all(".tile"):  # mark what is not of the class of the grid, as a person would
         if class_of[tile.accessible_name.split(":")[0]] != chosen:
             tile.click()
+    shot("label-grid")
+    page.press("m")
+    page.until(lambda: page.all("#mistakes-frame img"), 60)
+    shot("label-mistakes")
+    page.press("?")
+    shot("label-keys")
 
 
-def main(photographs: Path, out: Path) -> None:
-    """Make all screenshots."""
-    out.mkdir(parents=True, exist_ok=True)
+def show_report(page: LabelPage, report: Path) -> None:
+    """Open the report on a desktop, in the dark and on a phone."""
+    drawn = "return document.querySelectorAll('.main-svg').length > 0"
+    for name, size, scheme in (
+        ("report", DESKTOP, "light"),
+        ("report-dark", DESKTOP, "dark"),
+        ("report-phone", PHONE, "light"),
+    ):
+        resize(page, size)
+        set_scheme(page, scheme)
+        page.driver.get(report.as_uri())
+        page.until(lambda: page.script(drawn))
+        save(page, name)
+
+
+def main(photographs: Path, runs: list[str]) -> None:
+    """Take all screenshots."""
     with tempfile.TemporaryDirectory() as directory:
-        folder = Path(directory) / "photos"
+        folder, report = Path(directory) / "photos", Path(directory) / "report.html"
+        subprocess.run([sys.executable, "-m", "rankingmatch", "report", *runs, "--out", str(report)], check=True)
         class_of = link_photographs(photographs, folder)
         server, page = ServerProcess(folder, ()), LabelPage()
         try:
-            take_screenshots(page, server.address, class_of, out)
+            show_report(page, report)
+            show_labeling(page, server.address, class_of)
         finally:
             page.driver.quit()
             server.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), sys.argv[2:])

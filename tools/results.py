@@ -1,34 +1,31 @@
-"""Write the tables of the docs from what is kept in docs/results, and draw their pictures.
+"""Write the tables of the docs from what is kept in docs/results, and draw their plots.
 
 A page has a marker where a table belongs, and this script replaces what is between the two lines:
 
     <!-- results: photos short 40 200 -->
     <!-- end of results -->
 
-`python docs/results.py` writes all pages; with `--check` it fails if a page differs from the results. What is kept
-comes from `rankingmatch bench RECIPE --keep docs/results` (recipe_tables.py has its blocks) and from the benchmarks,
-`python benchmarks/NAME.py --keep docs/results` (measured_tables.py). Without a file, tables are left out, and the line
-that says where the numbers come from says that there are none yet.
+`python tools/results.py` writes all pages. What is kept comes from `rankingmatch bench RECIPE --keep docs/results`
+(recipe_tables.py has its blocks) and from `python benchmarks/NAME.py --keep docs/results` (measured_tables.py). Without
+a file, tables are left out, and the line that says where the numbers come from says that there are none yet.
 """
 
 import re
 import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from measured_tables import MEASURED_BLOCKS, command_of, measured, script_of
-from recipe_tables import RECIPE_BLOCKS, costs, kept
-
 from rankingmatch.bench.curves import draw_errors, draw_learning
 from rankingmatch.bench.outcome import errors_by_labels, learning_curves
 from rankingmatch.bench.recipe import recipe_names
+from recipe_tables import RECIPE_BLOCKS, costs, kept
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 BLOCK = re.compile(r"(^<!-- results: ([^\n]*) -->\n)(.*?)(^<!-- end of results -->)", re.DOTALL | re.MULTILINE)
 
 
@@ -63,7 +60,7 @@ def _unbroken(table: str) -> str:
 
 
 def draw() -> Iterator[str]:
-    """Draw the picture of every recipe that a page shows, and of how cost grows."""
+    """Draw the plot of every recipe that a page shows, and of how cost grows."""
     text = "".join(page.read_text() for page in PAGES)
     for path in (path for path in sorted(RESULTS.glob("*.jsonl")) if f"results/{path.stem}.svg" in text):
         outcome, _ = kept(path.stem)
@@ -73,9 +70,9 @@ def draw() -> Iterator[str]:
                 draw_errors(path.stem, errors, Path(directory))
             else:
                 draw_learning(path.stem, learning_curves(outcome), Path(directory))
-            for picture in Path(directory).glob("*.svg"):
-                shutil.copy(picture, RESULTS)
-                yield f"docs/results/{picture.name}"
+            for plot in Path(directory).glob("*.svg"):
+                shutil.copy(plot, RESULTS)
+                yield f"docs/results/{plot.name}"
     if (RESULTS / "growth.json").exists():
         import growth
 
@@ -83,19 +80,15 @@ def draw() -> Iterator[str]:
         yield "docs/results/growth.svg"
 
 
-def main(arguments: list[str]) -> int:
-    """Write all pages and pictures, or check the pages."""
-    pages = {page: (page.read_text(), rewritten(page.read_text())) for page in PAGES}
-    changed = {page: new for page, (old, new) in pages.items() if new != old}
-    if arguments == ["--check"]:
-        for page in changed:
-            print(f"{page.relative_to(ROOT)} differs from docs/results; run: python docs/results.py", file=sys.stderr)
-        return 1 if changed else 0
-    for page, new in changed.items():
-        page.write_text(new)
-    print("\n".join([*(str(page.relative_to(ROOT)) for page in changed), *draw()]))
-    return 0
+def main() -> None:
+    """Write all pages and plots."""
+    for page in PAGES:
+        old = page.read_text()
+        if (new := rewritten(old)) != old:
+            page.write_text(new)
+            print(page.relative_to(ROOT))
+    print("\n".join(draw()))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -14,8 +14,9 @@ from rankingmatch.bench.recipe import ERRORS, Column, Recipe, cells, read_recipe
 from rankingmatch.bench.scale import SCALES
 from rankingmatch.bench.tables import markdown
 from rankingmatch.report.intervals import mean_and_interval
+from rankingmatch.runs.config import Plan
 
-RESULTS = Path(__file__).with_name("results")
+RESULTS = Path(__file__).parents[1] / "docs/results"
 PAPERS_STEP = 0.302  # seconds, of wrn-28-2 on 32×32 images, on the paper's GPU (Table 10)
 ABSENT = "–"  # in a table, for what was not run
 DEVIATION, INTERVAL = "± standard deviation", "± 95% interval"
@@ -206,13 +207,13 @@ def costs(*recipes: str) -> str:
     lines = ["| recipe | " + " | ".join(f"runs, `{scale}`" for scale in SCALES) + " | on the paper's GPU |"]
     lines.append("|---|" + "---|" * (len(SCALES) + 1))
     for name in recipes:
-        runs = [str(len(cells(read_recipe(name), folds=None, scale=scale, given={}))) for scale in SCALES]
-        lines.append(f"| `{name}` | {' | '.join(runs)} | {_hours(name)} |")
+        found = {scale: cells(read_recipe(name), folds=None, scale=scale, given={}) for scale in SCALES}
+        runs = [str(len(planned)) for planned in found.values()]
+        lines.append(f"| `{name}` | {' | '.join(runs)} | {_hours([cell.plan for cell in found['paper']])} |")
     return "\n".join([*lines, ""])
 
 
-def _hours(name: str) -> str:
-    plans = [cell.plan for cell in cells(read_recipe(name), folds=None, scale="paper", given={})]
+def _hours(plans: list[Plan]) -> str:
     if any(plan.config.network.network != "wrn-28-2" or plan.source.side != 32 for plan in plans):
         return "unknown: other networks or images"
     return f"{sum(plan.config.training.last_step for plan in plans) * PAPERS_STEP / 3600:,.0f} h"

@@ -2,20 +2,21 @@
 
 import ast
 import json
+import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[1]
 ROOT_PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "security-promises.md",
     "SUPPORT.md": "support.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
@@ -31,7 +32,7 @@ class Reference(NamedTuple):
     names: tuple[str, ...]
 
 
-INTERNAL = "*Outside the [deprecation policy](CONTRIBUTING.md#deprecation-policy): these names may change at any time.*"
+INTERNAL = "*Outside the [deprecation policy](../CONTRIBUTING.md#deprecation-policy): they may change at any time.*"
 REFERENCES = {
     "api/estimator.md": Reference(
         "Estimator",
@@ -103,9 +104,35 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Make links between the repository root and docs/ work on the site."""
-    prefix = "../" if page.file.src_path.startswith("api/") else ""
-    return LINK.sub(lambda link: prefix + _on_site(link[0]), markdown)
+    """Links lead to the same page or file on the site as in the repository."""
+    here = PurePosixPath(page.file.src_path)
+    folder = _in_repository(here).parent
+
+    def on_site(link: re.Match[str]) -> str:
+        target = _on_site(os.path.normpath(folder / link[0]))
+        return os.path.relpath(target, here.parent)
+
+    return LINK.sub(on_site, markdown)
+
+
+def _in_repository(page: PurePosixPath) -> PurePosixPath:
+    """The file that a page of the site is made of. The API reference has its links as if it were in docs/."""
+    for name, path in ROOT_PAGES.items():
+        if path == str(page):
+            return PurePosixPath(name)
+    if page.name.startswith("notebook-"):
+        return PurePosixPath("notebooks", page.name)
+    return PurePosixPath("docs", page.name if page.parent.name == "api" else page)
+
+
+def _on_site(target: str) -> str:
+    """Where a file of the repository is on the site."""
+    place = PurePosixPath(target)
+    if place.parts[0] == "docs":
+        return str(place.relative_to("docs"))
+    if place.parts[0] == "notebooks":
+        return f"notebook-{place.stem}.md"
+    return "examples.md" if place.parts[0] == "examples" else ROOT_PAGES.get(target, target)
 
 
 def _paths(nav: Any) -> list[str]:
@@ -124,14 +151,6 @@ def _content(path: str) -> str:
         return _notebook(ROOT / "notebooks" / path.removeprefix("notebook-").replace(".md", ".ipynb"))
     (name,) = (name for name, page in ROOT_PAGES.items() if page == path)
     return (ROOT / name).read_text()
-
-
-def _on_site(target: str) -> str:
-    """Where a link in the repository leads on the site, whose pages are all on one level except for the reference."""
-    target = target.removeprefix("../").removeprefix("docs/")
-    if target.startswith("notebooks/"):
-        return f"notebook-{Path(target).stem}.md"
-    return "examples.md" if target.startswith("examples/") else ROOT_PAGES.get(target, target)
 
 
 def _reference(page: Reference) -> str:

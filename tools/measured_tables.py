@@ -1,7 +1,8 @@
 """The blocks of the docs that are made from a measurement, docs/results/NAME.json.
 
 NAME is that of a script in benchmarks/, perhaps with the variant that it measured: variants-digits is from variants.py.
-The measurements labeling-DATA are from `rankingmatch bench labeling DATA`.
+The measurements labeling-DATA are from `rankingmatch bench labeling DATA`. The tables `gpus` and `images` of
+docs/scale.md are arithmetic on what `benchmarks/network.py` measured, and on the assumptions below.
 """
 
 import importlib
@@ -10,13 +11,20 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from extrapolation import many_gpus, many_images
-
 from rankingmatch.bench.measurement import Measurement, read_measurement
+from rankingmatch.training.settings import TrainSettings
 
-RESULTS = Path(__file__).with_name("results")
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs/results"
+BENCHMARKS = ROOT / "benchmarks"
 sys.path.append(str(BENCHMARKS))
+
+LABELED, UNLABELED, CLASSES = 64, 448, 10
+VIEWS = LABELED + 2 * UNLABELED  # a joint pass: labeled, weak and strong views
+SPEED = 10e12  # operations per second that a GPU is assumed to sustain
+POOL, GPUS = 10**8, 64
+FLOAT = 4  # bytes
+MEGA, GIGA, TERA = 1e6, 1e9, 1e12
 
 
 def script_of(name: str) -> Path:
@@ -89,13 +97,51 @@ def intervals(name: str) -> str:
 
 
 def gpus(name: str) -> str:
-    """What training would need on more GPUs."""
-    return many_gpus(measured(name).rows[0])
+    """What training would need on more GPUs, each with a batch of its own."""
+    image = measured(name).rows[0]
+    counts = (1, 8, 64)
+    seconds = VIEWS * image["training"] / SPEED
+    steps = TrainSettings().total_steps  # the full protocol
+    weights = FLOAT * image["parameters"]
+    memory = VIEWS * image["activations"] + 4 * weights  # weights, gradients, momentum, EMA
+    rows: dict[str, list[str]] = {
+        "images per step": [f"{VIEWS * n:,}" for n in counts],
+        "compute per step and GPU": [f"{VIEWS * image['training'] / TERA:.2f} TFLOP, {seconds:.2f} s" for _ in counts],
+        "full protocol": [f"{seconds * steps / 3600:.1f} h" for _ in counts],
+        "the same number of images as on 1 GPU": [f"{seconds * steps / n / 60:,.0f} minutes" for n in counts],
+        "memory per GPU, without ranking": [f"{memory / GIGA:.1f} GB" for _ in counts],
+        "gradients sent per GPU and step": [_megabytes(2 * (n - 1) / n * weights) for n in counts],
+        "rows ranked together (all confident)": [f"{UNLABELED * n:,}" for n in counts],
+        "one n/p × n matrix of the ranking loss": [_megabytes(UNLABELED * UNLABELED * n * FLOAT) for n in counts],
+        "logits gathered for it, 10 classes": [_megabytes((n > 1) * UNLABELED * n * CLASSES * FLOAT) for n in counts],
+        "pairs of views that a process needs": [f"{UNLABELED / seconds:,.0f} per second" for _ in counts],
+    }
+    return _markdown([f"{n} GPU{'s' if n > 1 else ''}" for n in counts], rows)
 
 
 def images(name: str) -> str:
-    """What a large pool would need."""
-    return many_images(measured(name).rows[0])
+    """What a large pool would need, for two sizes of images."""
+    seconds = VIEWS * measured(name).rows[0]["training"] / SPEED
+    sizes = {"32×32×3": 32 * 32 * 3, "224×224×3": 224 * 224 * 3}  # bytes of an image
+    steps = POOL / UNLABELED
+    rows = {
+        "bytes of an image": [f"{size:,}" for size in sizes.values()],
+        "decoded on disk": [f"{POOL * size / TERA:.1f} TB" for size in sizes.values()],
+        f"read per step and GPU, {UNLABELED} images": [_megabytes(UNLABELED * size) for size in sizes.values()],
+        f"read by {GPUS} GPUs": [f"{GPUS * UNLABELED * size / seconds / GIGA:.1f} GB/s" for size in sizes.values()],
+        f"random reads of {GPUS} GPUs": [f"{GPUS * UNLABELED / seconds:,.0f} per second"] * len(sizes),
+        "steps until each image has been used once": [f"{steps:,.0f}, {steps / GPUS:,.0f} on {GPUS} GPUs"] * len(sizes),
+    }
+    return _markdown(list(sizes), rows)
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / MEGA:.2g} MB" if count else "–"
+
+
+def _markdown(head: list[str], rows: dict[str, list[str]]) -> str:
+    lines = [["", *head], ["---"] * (1 + len(head)), *([name, *cells] for name, cells in rows.items())]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 MEASURED_BLOCKS: dict[str, Callable[..., str]] = {

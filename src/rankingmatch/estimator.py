@@ -25,10 +25,10 @@ from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, assemble, check_settings, known_values, require_exclusive, setting_options
-from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import fine_tuning, is_fine_tuned
+from rankingmatch.runs.result import record_to_json
 from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import initial_state

@@ -16,8 +16,10 @@ from rankingmatch.bench.outcome import details, markdown_page
 from rankingmatch.bench.progress import GridBars, GridLines, Pace, grid_display
 from rankingmatch.bench.recipe import cells, parse_recipe
 from rankingmatch.core.errors import ConfigError, DataError, Interrupted, RankingMatchError
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.core.metrics import Errors
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration
+from rankingmatch.runs.result import Result
 
 TEXT = RECIPE_TEXT + '[paper]\nsupervised = ["12.00"]\n'
 RECIPE = parse_recipe("mine", TEXT)
@@ -167,8 +169,8 @@ def test_a_line_is_printed_for_each_run(once: Path, capsys: pytest.CaptureFixtur
     grid = cells(RECIPE, folds=None, scale=None, given={})
     lines = GridLines(grid, {0}, jobs=1)
     lines.update(1, 2)
-    lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, 3.5, None))
-    lines.finish(2, Result("digits", "m", 40, 0, 10, 2.0, None, None, diverged_at=70))
+    lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, Errors(3.5)))
+    lines.finish(2, Result("digits", "m", 40, 0, 10, 2.0, diverged_at=70))
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith("[2/4] fixmatch-ra, Digits, 40 labels, fold 0: test error 3.50% in 1:02;")
     assert "NaN-70" in shown[1]
@@ -183,7 +185,7 @@ def test_bars_follow_the_runs(once: Path) -> None:
         bars.update(0, 1)
         bars.update(1, 3)
         assert [task.completed for task in progress.tasks] == [0, 1, 3]
-        bars.finish(0, Result("digits", "m", 40, 0, 10, 2.0, 3.5, None))
+        bars.finish(0, Result("digits", "m", 40, 0, 10, 2.0, Errors(3.5)))
         assert [task.completed for task in progress.tasks] == [1, 3]
 
 
@@ -246,7 +248,7 @@ def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
 
 def test_the_folds_are_told_one_by_one(once: Path) -> None:
     outcome = run_recipe(RECIPE, out=once)
-    untested = replace(outcome, results=[replace(result, test_error=None) for result in outcome.results])
+    untested = replace(outcome, results=[replace(result, test=None) for result in outcome.results])
     assert "NaN-None" not in details(untested)
     lines = details(outcome).splitlines()
     assert lines[2].startswith("| supervised | Digits, 40 labels | ")

@@ -79,7 +79,7 @@ def trained(name: str, steps: int = 20) -> dict[str, Any]:
     return {
         "losses": [record.metrics.losses for record in records if record.metrics],
         "confident": [record.metrics.confident for record in records if record.metrics],
-        "errors": [record.evaluation.test_error for record in records if record.evaluation],
+        "errors": [one.evaluation.test.error for one in records if one.evaluation and one.evaluation.test],
         "weights": {key: value.flatten().tolist() for key, value in state.ema.state_dict().items()},
         "buffers": [value.flatten().tolist() for value in method.buffers()],
         "rates": [policy.rates.flatten().tolist() for policy in state.views.values() if isinstance(policy, CTAugment)],

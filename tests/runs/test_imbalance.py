@@ -2,7 +2,6 @@
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,16 @@ import rankingmatch as rm
 from rankingmatch.bench.outcome import Outcome, markdown_page, tables_of
 from rankingmatch.bench.recipe import cells, parse_recipe, read_recipe
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confusion_matrix
+from rankingmatch.core.metrics import Errors, balanced_error_rate, class_recalls, confusion_matrix
 from rankingmatch.data import make_split
 from rankingmatch.methods.rebalancing import REMEDIES
 from rankingmatch.networks import predict_logits
 from rankingmatch.runs.command import repeat_command
 from rankingmatch.runs.config import resolve
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.evaluate import evaluate_run
 from rankingmatch.runs.job import load_dataset, load_split
+from rankingmatch.runs.result import Result
 
 GIVEN: dict[str, Any] = {"labels": 98, "imbalance": 20, "steps": 2, "batch_size": 8, "mu": 1, "threads": 1}
 
@@ -133,10 +133,9 @@ imbalance = 20
 def outcome_of(text: str) -> Outcome:
     recipe = parse_recipe("mine", text)
     grid = cells(recipe, folds=None, scale=None, given={})
-    results = [Result("digits", cell.row.method, 98, cell.fold, 2, 1.0, 10.0 + cell.fold, None) for cell in grid]
+    errors = [Errors(10.0 + cell.fold, 30.0 + index, [100.0, 50.0, None]) for index, cell in enumerate(grid)]
     results = [
-        replace(result, test_balanced_error=30.0 + index, test_recall=[100.0, 50.0, None])
-        for index, result in enumerate(results)
+        Result("digits", cell.row.method, 98, cell.fold, 2, 1.0, test) for cell, test in zip(grid, errors, strict=True)
     ]
     outcome = Outcome(recipe, "paper", grid, [Run(Path(cell.directory)) for cell in grid], results)
     outcome.tables.extend(tables_of(outcome))

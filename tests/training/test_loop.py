@@ -247,8 +247,8 @@ def test_the_best_validation_error_is_remembered() -> None:
     best: Any = None
     for record in train(state, split, settings):
         if record.evaluation:
-            error = record.evaluation.validation_error
-            assert error is not None
+            assert record.evaluation.validation is not None
+            error = record.evaluation.validation.error
             assert record.evaluation.best == (best is None or error < best)
             best = error if record.evaluation.best else best
     assert state.best_error == best

@@ -11,14 +11,15 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from rankingmatch.core.errors import ConfigError, setting
-from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confusion_matrix, error_rate
+from rankingmatch.core.metrics import Errors, confusion_matrix, error_rate
 from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Dataset, Split, rows_to_json
 from rankingmatch.networks import channel_statistics, make_classifier, predict_logits_and_features
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, Plan
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, load_split
+from rankingmatch.runs.result import Result
 
 __all__ = ["BASELINES", "Baseline", "FeatureCache", "fit_to_result", "require_features"]
 
@@ -162,12 +163,8 @@ def fit_to_result(name: str, run: Run, plan: Plan, cache: FeatureCache) -> Resul
         seed=config.training.seed,
         steps=0,
         seconds=round(time.perf_counter() - started, 3),
-        test_error=None if test is None else error_rate(test),
-        val_error=None if validation is None else error_rate(validation),
-        test_balanced_error=None if test is None else balanced_error_rate(test),
-        val_balanced_error=None if validation is None else balanced_error_rate(validation),
-        test_recall=None if test is None else class_recalls(test),
-        val_recall=None if validation is None else class_recalls(validation),
+        test=None if test is None else Errors.of(test),
+        val=None if validation is None else Errors.of(validation),
     )
     lock = run.lock()
     try:

@@ -16,8 +16,8 @@ from typing import Any
 from rankingmatch.bench.workers import RUN_AGAIN, train_to_result, with_threads
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, setting
 from rankingmatch.runs.config import Plan
-from rankingmatch.runs.directory import Result
 from rankingmatch.runs.ray import import_ray, ray_connection
+from rankingmatch.runs.result import Result
 
 RETRIES = 3
 SECONDS_BETWEEN_UPDATES = 1.0  # of a run: each is a message over the network

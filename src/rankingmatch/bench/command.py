@@ -31,8 +31,9 @@ from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.names import to_utf8
 from rankingmatch.core.terminal import plain_console
 from rankingmatch.report.figures import require_plotting
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration
+from rankingmatch.runs.result import Result
 
 __all__ = ["BenchOptions", "OutputFiles", "run_recipe", "run_recipes"]
 

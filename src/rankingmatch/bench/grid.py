@@ -12,9 +12,10 @@ from rankingmatch.bench.workers import RUN_AGAIN, Workers, train_to_result, work
 from rankingmatch.core.errors import ConfigError, Interrupted, RunError, setting
 from rankingmatch.core.signals import stop_requests
 from rankingmatch.data import Dataset
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, split_dataset
 from rankingmatch.runs.progress import loading_progress
+from rankingmatch.runs.result import Result
 
 __all__ = ["GridDisplay", "existing_results", "load_datasets", "run_grid"]
 

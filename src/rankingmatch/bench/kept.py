@@ -16,8 +16,9 @@ from rankingmatch.bench.outcome import Outcome, tables_of
 from rankingmatch.bench.recipe import Cell, PlannedCell, Recipe, all_cells
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line
-from rankingmatch.core.untrusted import check_value, read_json_lines, typed
-from rankingmatch.runs.directory import Result, Run, check_line
+from rankingmatch.core.untrusted import check_value, read_json_lines
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.result import Result, check_line
 
 __all__ = ["KeepingDisplay", "KeptResults", "KeptRun", "kept_outcome"]
 
@@ -51,14 +52,15 @@ class KeptRun:
 
     def to_line(self) -> str:
         """A line of JSON."""
-        return json.dumps(dataclasses.asdict(self)) + "\n"
+        result = {name: value for name, value in self.result.to_json().items() if name != "format"}
+        return json.dumps({**vars(self), "result": result}) + "\n"
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "KeptRun":
         """The run in a line; BadFileError or KeyError if something in it is not what it should be."""
         texts = {name: check_value(name, values[name], str) for name in ("run", "commit", "date")}
         config = check_value("config", values["config"], dict)
-        result = typed(Result, check_value("result", values["result"], dict))
+        result = Result.from_json(check_value("result", values["result"], dict))
         history = check_value("history", values["history"], list[dict[str, Any]])
         for line in history:
             check_line(line)

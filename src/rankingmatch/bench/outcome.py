@@ -13,7 +13,8 @@ import numpy as np
 from rankingmatch.bench.recipe import ERRORS, MEMORY, SECONDS, Cell, Recipe
 from rankingmatch.bench.tables import Figure, Table, TableRow, markdown
 from rankingmatch.data import dataset_title
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.result import Result
 
 __all__ = ["Outcome", "costs_of", "curves_of", "errors_by_labels", "learning_curves", "markdown_page", "tables_of"]
 

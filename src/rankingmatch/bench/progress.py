@@ -10,8 +10,8 @@ from rich.progress import BarColumn, Progress, TaskID
 from rankingmatch.bench.grid import GridDisplay
 from rankingmatch.bench.recipe import PlannedCell
 from rankingmatch.core.terminal import TaskColumn, plain_console
-from rankingmatch.runs.directory import Result
 from rankingmatch.runs.display import duration
+from rankingmatch.runs.result import Result
 
 SECONDS_BETWEEN_LINES = 60.0
 

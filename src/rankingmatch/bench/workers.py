@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from rankingmatch.core.errors import DivergedError, Interrupted, RunError, is_out_of_memory, setting
 from rankingmatch.runs.config import Plan
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
+from rankingmatch.runs.result import Result
 
 __all__ = ["Workers", "train_to_result", "worker_processes"]
 

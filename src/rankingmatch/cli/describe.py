@@ -12,8 +12,9 @@ from rankingmatch.core.options import flag
 from rankingmatch.core.terminal import plain_console
 from rankingmatch.data import DataSettings, ImageFolder, first_few
 from rankingmatch.runs.config import Plan
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration
+from rankingmatch.runs.result import Result
 
 
 def describe_plan(plan: Plan) -> str | None:

@@ -1,8 +1,27 @@
 """Metrics of predictions."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
 
-__all__ = ["balanced_error_rate", "calibration_error", "class_recalls", "confusion_matrix", "error_rate"]
+from rankingmatch.core.untrusted import Between
+
+Percent = Annotated[float, Between(0, 100)]
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How a model does on the images of one part, in percent. A new metric is one more field."""
+
+    error: Percent
+    balanced_error: Percent | None = None  # mean over the classes; None in files of earlier versions, as is the recall
+    recall: list[Percent | None] | None = None  # of each class; None for a class without images
+
+    @classmethod
+    def of(cls, confusion: np.ndarray) -> "Errors":
+        """The errors in a confusion matrix (classes, classes)."""
+        return cls(error_rate(confusion), balanced_error_rate(confusion), class_recalls(confusion))
 
 
 def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:

@@ -4,11 +4,11 @@ import json
 import os
 import platform
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from rankingmatch.core.errors import ConfigError, RunError, setting, writing_rem
 from rankingmatch.core.import_path import require_trusted, trust
 from rankingmatch.core.untrusted import (
     BadFileError,
-    Between,
     Size,
     check_value,
     in_line,
@@ -34,9 +33,8 @@ from rankingmatch.core.versions import FORMATS, check_format
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.model import ModelInfo, load_model
+from rankingmatch.runs.result import Result, check_line, record_to_json
 from rankingmatch.training.records import Record
-
-__all__ = ["Result", "Run"]
 
 LOCK = ".lock"
 OWN_FILES = (
@@ -45,67 +43,6 @@ OWN_FILES = (
 )
 COSTS = "step,seconds,memory\n"
 MOST_COSTS = 2**26  # bytes of steps.csv: a million steps have 25 MB
-Percent = Annotated[float, Between(0, 100)]
-Seconds = Annotated[float, Between(0, 1e12)]
-# What a line of metrics.jsonl may have; everything else in it is a number, a truth value, or a list of numbers.
-LINE = {
-    "step": Size,
-    "seconds": Seconds,
-    "val_error": Percent | None,
-    "test_error": Percent | None,
-    "val_balanced_error": Percent | None,
-    "test_balanced_error": Percent | None,
-    "val_recall": list[Percent | None] | None,
-    "test_recall": list[Percent | None] | None,
-    "best": bool | None,
-    "class_shares": list[float] | None,
-}
-
-
-@dataclass(frozen=True)
-class Result:
-    """The outcome of a finished run; errors are in percent and of the EMA weights.
-
-    Attributes
-    ----------
-    dataset, method, labels, seed
-        What was trained: names, the number of labels, and the random seed.
-    steps, seconds
-        How long it took.
-    test_error, val_error
-        Errors at the last step; None without such images.
-    best_step, best_val_error, best_test_error
-        The step with the lowest validation error, and the errors there.
-    diverged_at, diverged_part
-        The step at which a loss became non-finite, and which one; None if training did not diverge.
-    test_balanced_error, val_balanced_error
-        The mean over the classes of their errors at the last step; None without such images, and in results of earlier
-        versions.
-    test_recall, val_recall
-        The recall of each class in percent at the last step, likewise; None for a class without images.
-    """
-
-    dataset: str
-    method: str
-    labels: Size
-    seed: int
-    steps: Size
-    seconds: Seconds
-    test_error: Percent | None
-    val_error: Percent | None
-    best_step: Size | None = None
-    best_val_error: Percent | None = None
-    best_test_error: Percent | None = None
-    diverged_at: Size | None = None
-    diverged_part: str | None = None
-    test_balanced_error: Percent | None = None
-    val_balanced_error: Percent | None = None
-    test_recall: list[Percent | None] | None = None
-    val_recall: list[Percent | None] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, with the format number."""
-        return {"format": FORMATS["result"], **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -286,7 +223,7 @@ class Run:
             return None
         values = self._read("result", path)
         with _readable(path):
-            return typed(Result, {name: value for name, value in values.items() if name != "format"})
+            return Result.from_json(values)
 
     def is_finished(self) -> bool:
         """Whether the run has a result and, unless it diverged, its model: a deleted one is written again."""
@@ -424,35 +361,3 @@ def _readable(path: Path, remedy: str = "") -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         remedy = remedy or f"start another run with {setting('out')}"
         raise RunError(f"{path} cannot be used ({reason}); {remedy}") from error
-
-
-def check_line(line: Mapping[str, Any]) -> None:
-    """Raise BadFileError unless a line of metrics.jsonl has the values of an evaluation."""
-    if "step" not in line:
-        raise BadFileError("a line is not an evaluation: it has no step")
-    for name, value in line.items():
-        if name in LINE:
-            check_value(name, value, LINE[name])
-        elif isinstance(value, list):
-            check_value(name, value, list[float])
-        elif not isinstance(value, bool):
-            check_value(name[:50], value, float | None)
-
-
-def record_to_json(record: Record) -> dict[str, Any]:
-    """A record as plain values on one level: a line of metrics.jsonl."""
-    values: dict[str, Any] = {"step": record.step, "seconds": round(record.seconds, 3)}
-    if record.metrics:
-        values |= {key: value for key, value in asdict(record.metrics).items() if key != "losses"}
-        values |= {f"loss_{name}": value for name, value in record.metrics.losses.items()}
-    if record.evaluation:
-        values |= {
-            "val_error": record.evaluation.validation_error,
-            "test_error": record.evaluation.test_error,
-            "best": record.evaluation.best,
-            "val_balanced_error": record.evaluation.validation_balanced_error,
-            "test_balanced_error": record.evaluation.test_balanced_error,
-            "val_recall": record.evaluation.validation_recall,
-            "test_recall": record.evaluation.test_recall,
-        }
-    return values

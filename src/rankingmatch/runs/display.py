@@ -12,11 +12,11 @@ from rich.text import Text
 from rankingmatch.core.distributed import world_size
 from rankingmatch.core.names import printable
 from rankingmatch.core.terminal import TaskColumn, plain_console
-from rankingmatch.runs.directory import record_to_json
 from rankingmatch.runs.events import print_event
 from rankingmatch.runs.job import Display, Job
 from rankingmatch.runs.predict import FilePredictions
 from rankingmatch.runs.progress import loading_progress
+from rankingmatch.runs.result import record_to_json
 from rankingmatch.training.records import Metrics, Record
 
 __all__ = ["JsonLines", "LiveDisplay", "LogLines", "Silent", "choose_display"]
@@ -246,5 +246,5 @@ def describe_errors(record: Record) -> list[str]:
     """The errors of an evaluation."""
     if record.evaluation is None:
         return []
-    errors = {"val": record.evaluation.validation_error, "test": record.evaluation.test_error}
-    return [f"{name} error {error:.2f}%" for name, error in errors.items() if error is not None]
+    parts = {"val": record.evaluation.validation, "test": record.evaluation.test}
+    return [f"{name} error {errors.error:.2f}%" for name, errors in parts.items() if errors is not None]

@@ -11,13 +11,7 @@ import torch
 from torch import nn
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.core.metrics import (
-    balanced_error_rate,
-    calibration_error,
-    class_recalls,
-    confusion_matrix,
-    error_rate,
-)
+from rankingmatch.core.metrics import Errors, calibration_error, confusion_matrix
 from rankingmatch.data import BENCHMARKS, ImageFile, Images, is_place, labeled_files
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
@@ -161,13 +155,11 @@ def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     """
     predicted = probabilities.argmax(1)
     confusion = confusion_matrix(labels, predicted, probabilities.shape[1])
-    recalls = class_recalls(confusion)
+    errors = {f"test_{name}": value for name, value in vars(Errors.of(confusion)).items()}
     return {
         "images": len(labels),
-        "test_error": error_rate(confusion),
-        "test_balanced_error": balanced_error_rate(confusion),
+        **errors,
         "calibration_error": calibration_error(probabilities.max(1), predicted == labels),
-        "class_errors": [None if recall is None else 100 - recall for recall in recalls],
-        "test_recall": recalls,
+        "class_errors": [None if recall is None else 100 - recall for recall in errors["test_recall"]],
         "confusion": confusion.tolist(),
     }

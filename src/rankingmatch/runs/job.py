@@ -36,10 +36,11 @@ from rankingmatch.data.files import without_downloads
 from rankingmatch.methods import make_method
 from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.runs.config import Config, Plan, options_of_kind, setting_options
-from rankingmatch.runs.directory import Result, Run
+from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
 from rankingmatch.runs.recorder import Recorder
+from rankingmatch.runs.result import Result, errors_from_json
 from rankingmatch.runs.speeds import SHORT_RUN, remember_speed, speed_of_run
 from rankingmatch.runs.tensorboard import require_tensorboard
 from rankingmatch.training.banks import Computer, computed_here, make_bank
@@ -356,17 +357,12 @@ def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
         seed=job.config.training.seed,
         steps=job.state.step,
         seconds=round(job.state.seconds, 3),
-        test_error=last.get("test_error"),
-        val_error=last.get("val_error"),
+        **errors_from_json(last),
         best_step=best.get("step"),
         best_val_error=best.get("val_error"),
         best_test_error=best.get("test_error"),
         diverged_at=None if diverged is None else diverged.step,
         diverged_part=None if diverged is None else diverged.part,
-        test_balanced_error=last.get("test_balanced_error"),
-        val_balanced_error=last.get("val_balanced_error"),
-        test_recall=last.get("test_recall"),
-        val_recall=last.get("val_recall"),
     )
     if diverged is None:
         write_atomically(job.run.card_path, to_utf8(model_card(job.config, job.split, result)))

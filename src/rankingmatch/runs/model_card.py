@@ -9,7 +9,7 @@ from rankingmatch import __version__
 from rankingmatch.data import BENCHMARKS, Images, Split
 from rankingmatch.networks.efficientnet_lite import WEIGHTS
 from rankingmatch.runs.config import Config
-from rankingmatch.runs.directory import Result
+from rankingmatch.runs.result import Result
 
 # The front matter is what model hubs read.
 CARD = """---

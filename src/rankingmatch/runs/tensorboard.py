@@ -47,10 +47,7 @@ def scalars(record: Record) -> dict[str, float]:
         shares = enumerate(record.metrics.class_shares or ())
         values |= {f"pseudo-labels of class/{number}": share for number, share in shares}
     if record.evaluation:
-        values |= {
-            "error/validation": record.evaluation.validation_error,
-            "error/test": record.evaluation.test_error,
-            "balanced error/validation": record.evaluation.validation_balanced_error,
-            "balanced error/test": record.evaluation.test_balanced_error,
-        }
+        for part, errors in (("validation", record.evaluation.validation), ("test", record.evaluation.test)):
+            if errors is not None:
+                values |= {f"error/{part}": errors.error, f"balanced error/{part}": errors.balanced_error}
     return {name: value for name, value in values.items() if value is not None}

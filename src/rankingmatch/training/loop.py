@@ -11,7 +11,7 @@ from torch import nn
 
 from rankingmatch.core.devices import autocast
 from rankingmatch.core.distributed import average_statistics, gathered, is_first, on_all_processes, rank
-from rankingmatch.core.metrics import balanced_error_rate, class_recalls, confusion_matrix, error_rate
+from rankingmatch.core.metrics import Errors, confusion_matrix
 from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
 from rankingmatch.data import Images, Split
@@ -153,22 +153,13 @@ def _finish_head(state: State, split: Split, seed: int, progress: Progress) -> N
 def _evaluation(state: State, split: Split) -> Evaluation:
     classes, bank = len(split.classes), state.bank or Bank({})
     validation, test = (
-        None if part is None else confusion_of(state.ema, part, classes, state.device, maps)
+        None if part is None else Errors.of(confusion_of(state.ema, part, classes, state.device, maps))
         for part, maps in ((split.validation, bank.validation), (split.test, bank.test))
     )
-    error = None if validation is None else error_rate(validation)
-    best = error is not None and (state.best_error is None or error < state.best_error)
-    if best:
-        state.best_error = error
-    return Evaluation(
-        error,
-        None if test is None else error_rate(test),
-        best,
-        None if validation is None else balanced_error_rate(validation),
-        None if test is None else balanced_error_rate(test),
-        None if validation is None else class_recalls(validation),
-        None if test is None else class_recalls(test),
-    )
+    best = validation is not None and (state.best_error is None or validation.error < state.best_error)
+    if validation is not None and best:
+        state.best_error = validation.error
+    return Evaluation(validation, test, best)
 
 
 def confusion_of(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rankingmatch.core.errors import DivergedError
+from rankingmatch.core.metrics import Errors
 from rankingmatch.methods import Losses
 from rankingmatch.methods.targets import histogram
 
@@ -24,15 +25,11 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Errors and recalls in percent of the EMA weights; None without such images."""
+    """Errors of the EMA weights; None without such images."""
 
-    validation_error: float | None
-    test_error: float | None
+    validation: Errors | None
+    test: Errors | None
     best: bool  # the lowest validation error so far
-    validation_balanced_error: float | None = None  # mean over the classes
-    test_balanced_error: float | None = None
-    validation_recall: list[float | None] | None = None  # of each class; None for a class without images
-    test_recall: list[float | None] | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from rankingmatch.methods import METHODS
 from rankingmatch.networks import NETWORKS
 from rankingmatch.report.sections import embedding
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 SHORT = 4  # steps
 
 
@@ -70,12 +70,6 @@ def make_photos() -> None:
         file.rename(Path("new-photos" if number < 50 else "photos/unlabeled") / file.name)
 
 
-def check_the_tutorials_files() -> None:
-    assert json.loads(Path("runs/digit-images/result.json").read_text())["test_error"] < 60  # 90 if nothing is learned
-    rows = Path("predictions.csv").read_text().splitlines()
-    assert len(rows) == 1 + len(list(Path("sorted").rglob("*.png"))) == 1 + 1657
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_of_a_page_runs_as_written(page: Path, place: Path) -> None:
@@ -83,49 +77,40 @@ def test_every_block_of_a_page_runs_as_written(page: Path, place: Path) -> None:
         make_photos()
     run_page(page)
     if page.name == "tutorial.md":
-        check_the_tutorials_files()
+        assert json.loads(Path("runs/digit-images/result.json").read_text())["test_error"] < 60  # 90: nothing learned
+        rows = Path("predictions.csv").read_text().splitlines()
+        assert len(rows) == 1 + len(list(Path("sorted").rglob("*.png"))) == 1 + 1657
 
 
-def test_every_make_target_of_the_docs_exists() -> None:
-    targets = {name for page in PAGES for name in re.findall(r"`?make ((?:[a-z]+ ?)+)", page.read_text())}
-    words = {word for names in targets for word in names.split()}
-    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert {"demo", "test", "lint", "docs", "bench"} <= words & known
-    named = {name for page in PAGES for name in re.findall(r"`make ([a-z -]+)`", page.read_text())}
-    assert {word for names in named for word in names.split()} <= known
-
-
-def test_every_file_and_every_test_named_in_the_docs_exists() -> None:
-    named = [
-        (page.name, path, test)
-        for page in PAGES
-        for path, test in re.findall(r"`((?:tests|benchmarks|docs|examples)/[\w/.-]+)(?:::(\w+))?", page.read_text())
-    ]
-    assert len(named) > 50
-    for page, path, test in named:
-        if path.endswith("test_"):  # tests/methods/test_<name>.py
-            continue
-        assert (ROOT / path).exists(), f"{page}: {path}"
-        assert not test or f"def {test}(" in (ROOT / path).read_text(), f"{page}: {path}::{test}"
-
-
-def test_every_module_of_the_package_named_in_the_docs_exists() -> None:
+def test_every_make_target_file_test_and_module_named_in_the_docs_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     package = ROOT / "src/rankingmatch"
     folders = "|".join(path.name for path in package.iterdir() if path.is_dir())
-    named = [
-        (page.name, path) for page in PAGES for path in re.findall(rf"`((?:{folders})/[\w/.]+)`", page.read_text())
-    ]
-    assert len(named) > 10
-    assert [name for name in named if "NAME" not in name[1] and not (package / name[1]).exists()] == []
+    found = 0
+    for page in PAGES:
+        text = page.read_text()
+        named = {word for names in re.findall(r"`make ([a-z -]+)`", text) for word in names.split()}
+        assert named <= targets, page
+        files = re.findall(r"`((?:tests|benchmarks|docs|examples|tools)/[\w/.-]+\w)/?(?:::(\w+))?`", text)
+        modules = [(f"src/rankingmatch/{name}", "") for name in re.findall(rf"`((?:{folders})/[\w/.]+)`", text)]
+        for name, test in files + modules:
+            if "NAME" not in name:
+                assert (ROOT / name).exists(), f"{page}: {name}"
+                assert not test or f"def {test}(" in (ROOT / name).read_text(), f"{page}: {name}::{test}"
+        found += len(named) + len(files) + len(modules)
+    assert found > 80
 
 
-# --- examples ------------------------------------------------------------------------------------------------
+# --- examples and benchmarks ---------------------------------------------------------------------------------
 
 
-def example(name: str, *arguments: str | int) -> str:
-    command = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
+def run(*command: object, cwd: Path | None = None, **environment: str) -> str:
+    """What a Python command prints; it must succeed."""
+    names = {**os.environ, **environment}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=cwd, env=names, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -136,20 +121,16 @@ def test_every_example_is_short_and_tested() -> None:
 
 
 @pytest.mark.slow
-def test_the_quickstart_learns_and_saves(place: Path) -> None:
-    out = example("quickstart.py", 60)
-    assert float(re.search(r"test error ([\d.]+)%", out)[1]) < 70  # type: ignore[index]  # 90 if nothing is learned
-    assert (place / "digits.safetensors").exists()
-
-
-@pytest.mark.slow
-def test_the_own_loop_learns(place: Path) -> None:
-    assert float(re.search(r"test error ([\d.]+)%", example("own_loop.py", 150))[1]) < 30  # type: ignore[index]
+@pytest.mark.parametrize(("name", "steps", "highest"), [("quickstart", 60, 70), ("own_loop", 150, 30)])
+def test_an_example_learns(name: str, steps: int, highest: float, place: Path) -> None:
+    out = run(ROOT / f"examples/{name}.py", steps)
+    assert float(out.partition("test error ")[2].partition("%")[0]) < highest  # 90 if nothing is learned
+    assert (place / "digits.safetensors").exists() == (name == "quickstart")
 
 
 @pytest.mark.slow
 def test_the_grid_is_searched(place: Path) -> None:
-    out = example("grid_search.py", 2)
+    out = run(ROOT / "examples/grid_search.py", 2)
     assert len(re.findall(r"threshold': 0\.\d+}: [\d.]+% error", out)) == 4
     assert "best: {" in out
 
@@ -166,23 +147,15 @@ def test_the_exported_model_predicts_the_same_without_torch_and_this_package(pla
         rows = [f"{row['file']}: {row['label']} ({float(row['confidence']):.0%})" for row in csv.DictReader(file)]
     for name in ("torch", "rankingmatch"):
         Path(f"{name}.py").write_text("raise ImportError('not here')")
-    command = [sys.executable, str(ROOT / "examples/onnx_inference.py"), "model.onnx", *map(str, images)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(place)})
-    assert done.stdout.splitlines() == rows, done.stderr
-
-
-# --- benchmarks ----------------------------------------------------------------------------------------------
+    out = run(ROOT / "examples/onnx_inference.py", "model.onnx", *images, PYTHONPATH=str(place))
+    assert out.splitlines() == rows
 
 
 @pytest.mark.slow
-def test_every_benchmark_can_be_imported() -> None:
-    directory = ROOT / "benchmarks"
-    names = [path.stem for path in directory.glob("*.py")]
-    assert len(names) > 10
-    command = [sys.executable, "-c", f"import {', '.join(names)}"]
-    environment = {**os.environ, "PYTHONPATH": str(directory)}
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_every_benchmark_and_tool_can_be_imported() -> None:
+    names = [path.stem for folder in ("benchmarks", "tools") for path in (ROOT / folder).glob("*.py")]
+    assert len(names) > 15
+    run("-c", f"import {', '.join(names)}", PYTHONPATH=f"{ROOT / 'benchmarks'}:{ROOT / 'tools'}")
 
 
 # --- the site ------------------------------------------------------------------------------------------------
@@ -192,16 +165,15 @@ def test_every_benchmark_can_be_imported() -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="the site needs pip install 'rankingmatch[docs]'")
     out = tmp_path_factory.mktemp("site")
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    command = ["-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out]
+    assert run(*command, cwd=ROOT, NO_MKDOCS_2_WARNING="1") == ""
     return out
 
 
 @pytest.mark.slow
 def test_the_site_has_every_page_and_loads_nothing_from_other_hosts(site: Path) -> None:
-    assert {page.with_suffix(".html").name for page in ROOT.glob("docs/*.md")} <= {page.name for page in site.iterdir()}
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert not re.findall(r"<(?:script|img|iframe|link)[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>", text), page

@@ -55,7 +55,7 @@ REFERENCES = {
     ),
     "api/methods.md": Reference(
         "Methods",
-        "`METHODS` has all methods by name, each with a `MethodInfo`. Their [formulas](methods.md).",
+        "`METHODS` has all methods by name, each with a `MethodInfo`. Their [formulas](methods/index.md).",
         ("methods", "methods.targets", "methods.passes", "methods.mixing", "methods.rebalancing"),
     ),
     "api/errors.md": Reference(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rankingmatch.core.metrics import Errors
 from rankingmatch.report import Predictions, RunData, Status
 
 HTML_NAME = "<img src=x onerror=alert(1)>"
@@ -48,7 +49,11 @@ def make_history(evaluations: int = 5, classes: int = 3, **changed: Any) -> list
 
 
 def make_run(classes: int = 3, **changed: Any) -> RunData:
-    """A finished run of this many classes, the first with a name that is HTML."""
+    """A finished run of this many classes, the first with a name that is HTML; `test_error` stands for `test`."""
+    for part in ("test", "val"):
+        if f"{part}_error" in changed:
+            error = changed.pop(f"{part}_error")
+            changed[part] = None if error is None else Errors(error)
     names = (HTML_NAME, *(f"class {number}" for number in range(1, classes)))
     run = RunData(
         name="rankingmatch-bm",
@@ -69,8 +74,8 @@ def make_run(classes: int = 3, **changed: Any) -> RunData:
         unlabeled_total=150,
         weights="the averaged weights of step 50, the last",
         threshold=0.95,
-        test_error=12.0,
-        val_error=10.0,
+        test=Errors(12.0),
+        val=Errors(10.0),
         seconds=10.0,
     )
     return replace(run, **changed)

@@ -18,7 +18,7 @@ from rankingmatch.report.curves import binned, comparison_panels, cost_panels, t
 from rankingmatch.report.intervals import mean_and_interval, paired_difference, wilson_interval
 from rankingmatch.report.notes import notes_of
 from rankingmatch.report.page import json_in_html
-from rankingmatch.report.prediction_metrics import prediction_metrics
+from rankingmatch.report.run_data import prediction_metrics
 from rankingmatch.report.section import ReportInput
 from rankingmatch.report.sections import embedding
 from rankingmatch.report.sections.classes import class_rows, classes_of_run
@@ -63,7 +63,7 @@ def test_metrics_agree_with_counting() -> None:
     metrics = prediction_metrics(outputs)
     assert metrics is not None
     wrong = [int(row.argmax()) != truth for row, truth in zip(outputs.logits, outputs.truth, strict=True)]
-    assert metrics.error == pytest.approx(100 * sum(wrong) / 90)
+    assert metrics.errors.error == pytest.approx(100 * sum(wrong) / 90)
     assert metrics.wrong.tolist() == wrong
     assert sum(one["count"] for one in metrics.bins) == 90
     assert prediction_metrics(without_truth(outputs)) is None
@@ -282,7 +282,7 @@ def test_the_gain_over_supervised_is_measured_on_the_same_images() -> None:
     first, second = prediction_metrics(make_predictions()), prediction_metrics(make_predictions(seed=5))
     assert first is not None
     assert second is not None
-    assert gain["points"] == pytest.approx(second.error - first.error)
+    assert gain["points"] == pytest.approx(second.errors.error - first.errors.error)
     assert gain_over_supervised(alone, [mine, alone]) is None
     assert gain_over_supervised(mine, [mine, replace(alone, seed=1)]) is None
 

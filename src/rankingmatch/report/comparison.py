@@ -5,8 +5,7 @@ from typing import TypedDict
 import numpy as np
 
 from rankingmatch.report.intervals import mean_and_interval, paired_difference
-from rankingmatch.report.prediction_metrics import prediction_metrics
-from rankingmatch.report.run_data import RunData
+from rankingmatch.report.run_data import RunData, prediction_metrics
 
 BASELINE = "supervised"
 
@@ -108,7 +107,7 @@ def _paired_gain(run: RunData, supervised: RunData) -> Gain | None:
     if mine is None or theirs is None or len(mine.wrong) != len(theirs.wrong):
         return None
     points, half_width = paired_difference(theirs.wrong, mine.wrong)
-    return {"points": points, "half_width": half_width, "supervised_error": theirs.error}
+    return {"points": points, "half_width": half_width, "supervised_error": theirs.errors.error}
 
 
 def _gain(run: RunData, supervised: RunData) -> Gain | None:

@@ -1,26 +1,23 @@
-"""The input of a report: what is known about a run, as plain values and arrays."""
+"""The input of a report: what is known about a run, as plain values and arrays, and how its predictions agree with
+the labels.
+"""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-__all__ = ["Predictions", "RunData", "Status"]
+from rankingmatch.core.metrics import Errors, calibration_error, confusion_matrix
+from rankingmatch.report.intervals import wilson_interval
+
+__all__ = ["PredictionMetrics", "Predictions", "RunData", "Status", "prediction_metrics"]
+
+BINS = 15  # of confidence
 
 
 class Status(StrEnum):
-    """How far a run got.
-
-    Attributes
-    ----------
-    FINISHED
-        All steps were done; there is a final model.
-    UNDER_WAY
-        The run has not finished yet, or was interrupted.
-    DIVERGED
-        Training stopped because a loss was no longer finite.
-    """
+    """How far a run got: a diverged one stopped because a loss was no longer finite."""
 
     FINISHED = "finished"
     UNDER_WAY = "under way"
@@ -29,30 +26,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model predicts for `n` images of one subset of a dataset.
+    """What a model predicts for `n` images of one subset of a dataset."""
 
-    Attributes
-    ----------
-    subset : str
-        The subset: ``"test"``, ``"validation"`` or ``"unlabeled"``.
-    images : ndarray of shape (n, height, width, channels), dtype uint8
-        The images.
-    rows : ndarray of shape (n,)
-        Indices of the images in the subset; of unlabeled images, in the training images.
-    truth : ndarray of shape (n,)
-        True labels, -1 where unknown.
-    logits : ndarray of shape (n, classes)
-        Outputs of the network.
-    features : ndarray of shape (n, width), optional
-        Representations before the last layer; None if the network returns logits only.
-    """
-
-    subset: str
-    images: np.ndarray
-    rows: np.ndarray
-    truth: np.ndarray
-    logits: np.ndarray
-    features: np.ndarray | None = None
+    subset: str  # "test", "validation" or "unlabeled"
+    images: np.ndarray  # (n, height, width, channels) uint8
+    rows: np.ndarray  # (n,) indices of the images in the subset; of unlabeled images, in the training images
+    truth: np.ndarray  # (n,) true labels, -1 where unknown
+    logits: np.ndarray  # (n, classes)
+    features: np.ndarray | None = None  # (n, width) inputs of the last layer; None if the network returns logits only
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,90 +66,94 @@ class Predictions:
 
     def take(self, indices: np.ndarray) -> "Predictions":
         """The predictions at these indices."""
-        features = None if self.features is None else self.features[indices]
-        return Predictions(
-            self.subset, self.images[indices], self.rows[indices], self.truth[indices], self.logits[indices], features
-        )
+        arrays = {name: array[indices] for name, array in vars(self).items() if isinstance(array, np.ndarray)}
+        return replace(self, **arrays)
+
+
+class CalibrationBin(TypedDict):
+    """Predictions of similar confidence."""
+
+    confidence: float  # mean
+    accuracy: float
+    count: int
+
+
+@dataclass(frozen=True)
+class PredictionMetrics:
+    """How predictions agree with the known labels, in percent."""
+
+    count: int
+    errors: Errors
+    interval: tuple[float, float]  # of the error
+    calibration_error: float
+    confusion: np.ndarray  # (classes, classes): row = true class
+    wrong: np.ndarray  # (count,) of bool
+    bins: list[CalibrationBin]  # bins without images are left out
+
+
+def prediction_metrics(predictions: Predictions) -> PredictionMetrics | None:
+    """The metrics over images whose label is known; None if there are none."""
+    known = predictions.take(np.flatnonzero(predictions.known))
+    if not len(known):
+        return None
+    confidence, wrong = known.confidence, known.wrong
+    confusion = confusion_matrix(known.truth, known.predicted, known.logits.shape[1])
+    return PredictionMetrics(
+        count=len(known),
+        errors=Errors.of(confusion),
+        interval=wilson_interval(int(wrong.sum()), len(known)),
+        calibration_error=calibration_error(confidence, ~wrong, BINS),
+        confusion=confusion,
+        wrong=wrong,
+        bins=_calibration_bins(confidence, ~wrong),
+    )
+
+
+def _calibration_bins(confidence: np.ndarray, correct: np.ndarray) -> list[CalibrationBin]:
+    """Mean confidence, accuracy and number of images of each bin that has any."""
+    numbers = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins: list[CalibrationBin] = []
+    for inside in (numbers == number for number in np.unique(numbers)):
+        accuracy = round(float(correct[inside].mean()), 4)
+        mean = round(float(confidence[inside].mean()), 4)
+        bins.append({"confidence": mean, "accuracy": accuracy, "count": int(inside.sum())})
+    return bins
 
 
 @dataclass(frozen=True)
 class RunData:
-    """Everything that a report shows about one run.
+    """Everything that a report shows about one run."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the run on the page; unique among the runs of a page.
-    dataset, method : str
-        Names of the dataset and the method.
-    labels, seed : int
-        Number of labels, and the seed that chose them.
-    classes : tuple of str
-        Class names.
-    status : Status
-        How far the run got.
-    steps : int
-        Length of training in steps.
-    directory : str
-        Name of the run directory.
-    command : str
-        Command line that repeats the run.
-    environment, settings : dict
-        Versions and hardware; hyperparameters by the names of their options.
-    history : list of dict
-        Rows of ``metrics.jsonl``, one for each evaluation. Rows of older runs may lack keys.
-    step_costs : ndarray of shape (measured steps, 3)
-        Step, seconds and peak memory in bytes of each measured step.
-    evaluated : Predictions, optional
-        Predictions on test images, or on another subset where there are none.
-    unlabeled : Predictions, optional
-        Predictions on unlabeled images, possibly a sample of them.
-    unlabeled_total : int
-        Number of unlabeled images in the dataset.
-    weights : str
-        Which weights made the predictions.
-    threshold : float, optional
-        Confidence threshold τ of the method, if it has one.
-    test_error, val_error : float, optional
-        Errors in percent at the last evaluation.
-    test_balanced_error : float, optional
-        Mean over the classes of their test errors at the last evaluation; None in older runs.
-    seconds : float, optional
-        Time the run has taken.
-    diverged_at : int, optional
-        Step at which training diverged.
-    diverged_part : str, optional
-        Name of the loss that was no longer finite.
-    notes : tuple of str
-        What is missing from the page, and why.
-    """
-
-    name: str
+    name: str  # on the page; unique among the runs of a page
     dataset: str
     method: str
-    labels: int
+    labels: int  # their number
     seed: int
     classes: tuple[str, ...]
     status: Status
-    steps: int
-    directory: str
-    command: str
-    environment: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    step_costs: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    evaluated: Predictions | None = None
-    unlabeled: Predictions | None = None
-    unlabeled_total: int = 0
-    weights: str = ""
-    threshold: float | None = None
-    test_error: float | None = None
-    val_error: float | None = None
-    test_balanced_error: float | None = None
+    steps: int  # the length of training
+    directory: str  # its name
+    command: str  # repeats the run
+    environment: dict[str, Any] = field(default_factory=dict)  # versions and hardware
+    settings: dict[str, Any] = field(default_factory=dict)  # by the names of the flags
+    history: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl; older ones may lack keys
+    step_costs: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))  # step, seconds, peak memory in bytes
+    evaluated: Predictions | None = None  # for test images, or for another subset where there are none
+    unlabeled: Predictions | None = None  # for unlabeled images, possibly a sample of them
+    unlabeled_total: int = 0  # unlabeled images in the dataset
+    weights: str = ""  # which weights made the predictions
+    threshold: float | None = None  # the confidence threshold τ of the method, if it has one
+    test: Errors | None = None  # at the last evaluation, as are those on validation images
+    val: Errors | None = None
     seconds: float | None = None
-    diverged_at: int | None = None
+    diverged_at: int | None = None  # the step, and the loss that was no longer finite
     diverged_part: str | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what is missing from the page, and why
+
+    @property
+    def test_error(self) -> float | None:
+        """The last test error in percent; None without test images."""
+        return None if self.test is None else self.test.error
 
     @property
     def step(self) -> int:

@@ -293,24 +293,28 @@ class Run:
             resumable=self.path,
         )
 
-    def truncate_history(self, step: int) -> None:
-        """Delete evaluations and costs after a step, from which training resumes and records them again."""
-        number = {"format": FORMATS["metrics"]}
-        kept = [json.dumps({**number, **line}) + "\n" for line in self.history() if line["step"] <= step]
-        write_atomically(self.path / "metrics.jsonl", "".join(kept).encode())
+    def truncate_history(self, step: int) -> list[dict[str, Any]]:
+        """Delete evaluations and costs after a step, from which training resumes; returns the evaluations before."""
+        kept = [line for line in self.history() if line["step"] <= step]
+        text = "".join(json.dumps({"format": FORMATS["metrics"], **line}) + "\n" for line in kept)
+        write_atomically(self.path / "metrics.jsonl", text.encode())
         if len(costs := self.step_costs()):
             (self.path / "steps.csv").unlink()
             for number, seconds, memory in costs[costs[:, 0] <= step]:
                 self.append_step(int(number), seconds, int(memory))
+        return kept
 
-    def append(self, record: Record, step_seconds: float, memory: int) -> None:
-        """Add an evaluation to the history, with the cost of the steps before it: mean seconds, peak bytes."""
-        costs = {"step_seconds": round(step_seconds, 6), "memory": memory}
-        line = {"format": FORMATS["metrics"], **record_to_json(record), **costs}
+    def append(self, record: Record, step_seconds: float, memory: int) -> dict[str, Any]:
+        """Add an evaluation to the history, with the cost of the steps before it: mean seconds, peak bytes.
+
+        Returns the line as `history` would read it.
+        """
+        line = {**record_to_json(record), "step_seconds": round(step_seconds, 6), "memory": memory}
         with open_for_appending(self.path / "metrics.jsonl") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps({"format": FORMATS["metrics"], **line}) + "\n")
             file.flush()
             os.fsync(file.fileno())  # a checkpoint, which is safe from a power failure, may follow
+        return line
 
     def append_step(self, step: int, seconds: float, memory: int) -> None:
         """Add the cost of a step to steps.csv: seconds, and peak memory in bytes."""

@@ -129,7 +129,9 @@ class Job:
     plan: Plan
     split: Split
     state: State
-    lock: FileLock | None  # held by the first process
+    lock: FileLock | None  # held by the first process, as are history and result
+    history: list[dict[str, Any]]  # the evaluations so far, as lines of metrics.jsonl
+    result: Result | None = None  # when training has ended
     stopped: bool = False  # early, with a checkpoint
 
     @property
@@ -161,13 +163,13 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress, bank_computer:
         on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile(dynamic=False)  # the steps of a run have the same few shapes
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
-    lock = on_all_processes(lambda: _open(run, config, split, state) if is_first() else None)
+    lock, history = on_all_processes(lambda: _open(run, config, split, state) if is_first() else (None, []))
     if state.step == 0 and config.network.initial_head == "fitted":
         from rankingmatch.heads.fitting import start_head  # scikit-learn takes a second to import
 
         on_all_processes(lambda: start_head(state, split, config.training.seed, progress) if is_first() else None)
     share_state(state)
-    return Job(run, plan, split, state, lock)
+    return Job(run, plan, split, state, lock, history)
 
 
 def _prepare_device(config: Config) -> torch.device:
@@ -194,18 +196,17 @@ def _require_compiler(device: torch.device) -> None:
         ) from error
 
 
-def _open(run: Run, config: Config, split: Split, state: State) -> FileLock:
-    """Lock the run directory, create it if it is new, and restore its newest checkpoint."""
+def _open(run: Run, config: Config, split: Split, state: State) -> tuple[FileLock | None, list[dict[str, Any]]]:
+    """Lock the run directory, create it if it is new, and restore its newest checkpoint and its evaluations."""
     lock = run.lock()  # before anything else is read or written: two processes may have been started at once
     try:
-        _create_or_restore(run, config, split, state)
+        return lock, _create_or_restore(run, config, split, state)
     except BaseException:
         lock.release()
         raise
-    return lock
 
 
-def _create_or_restore(run: Run, config: Config, split: Split, state: State) -> None:
+def _create_or_restore(run: Run, config: Config, split: Split, state: State) -> list[dict[str, Any]]:
     is_new = not run.exists()
     if is_new:
         run.create(config)
@@ -213,9 +214,10 @@ def _create_or_restore(run: Run, config: Config, split: Split, state: State) -> 
         run.require_same_settings(config)
         run.require_same_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
-    if not is_new:
-        restore_latest(run.checkpoints, state, identity=run_identity(config, split))
-        run.truncate_history(state.step)
+    if is_new:
+        return []
+    restore_latest(run.checkpoints, state, identity=run_identity(config, split))
+    return run.truncate_history(state.step)
 
 
 def run_identity(config: Config, split: Split) -> dict[str, Any]:
@@ -290,7 +292,7 @@ def training_records(
 def _train_and_write(job: Job, stopped: Callable[[], bool], progress: Progress) -> Iterator[Record]:
     run, config, state = job.run, job.config, job.state
     saved, identity = time.monotonic(), run_identity(config, job.split)
-    recorder = Recorder(run, state, config.execution, job.model_info)
+    recorder = Recorder(run, state, config.execution, job.model_info, job.history)
     try:
         for record in train(state, job.split, config.training, progress):
             recorder.add(record)
@@ -324,7 +326,7 @@ def _train_and_write(job: Job, stopped: Callable[[], bool], progress: Progress) 
 
 def _remember_speed(job: Job) -> None:
     """Let later estimates know how long the steps of this run took, if it was long enough, on one process."""
-    speed = speed_of_run(job.run.history())
+    speed = speed_of_run(job.history)
     if speed is not None and job.config.training.last_step >= SHORT_RUN and world_size() == 1:
         remember_speed(job.plan, speed)
 
@@ -347,10 +349,10 @@ def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:
 
 
 def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
-    history = job.run.history()
+    history = job.history
     best: dict[str, Any] = next((line for line in reversed(history) if line.get("best")), {})
     last = history[-1] if history and diverged is None else {}
-    result = Result(
+    job.result = result = Result(
         dataset=job.config.dataset,
         method=job.config.method,
         labels=len(job.split.labeled_rows),

@@ -1,6 +1,7 @@
 """What a run writes while it is trained."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from rankingmatch.core.memory import peak_memory, reset_peak_memory
 from rankingmatch.runs.config import ExecutionSettings
@@ -29,10 +30,20 @@ class Costs:
 
 
 class Recorder:
-    """Records a run as it is trained: history, costs of steps, TensorBoard events, and the best model so far."""
+    """Records a run as it is trained: history, costs of steps, TensorBoard events, and the best model so far.
 
-    def __init__(self, run: Run, state: State, execution: ExecutionSettings, info: ModelInfo) -> None:
-        self.run, self.state, self.info = run, state, info
+    Evaluations are also added to the list `history`.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        state: State,
+        execution: ExecutionSettings,
+        info: ModelInfo,
+        history: list[dict[str, Any]],
+    ) -> None:
+        self.run, self.state, self.info, self.history = run, state, info, history
         self.measuring = execution.measure_steps
         self.costs = Costs()
         self.events = EventWriter(run.tensorboard_path, state.step) if execution.tensorboard else None
@@ -47,7 +58,8 @@ class Recorder:
         if self.events:
             self.events.add(record)
         if record.evaluation:
-            self.run.append(record, self.costs.seconds / self.costs.steps, self.costs.memory)
+            mean = self.costs.seconds / self.costs.steps
+            self.history.append(self.run.append(record, mean, self.costs.memory))
             self.costs = Costs()
             if record.evaluation.best:
                 save_model(self.run.best_path, self.state.ema, self.info)

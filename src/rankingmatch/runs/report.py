@@ -26,6 +26,7 @@ from rankingmatch.runs.config import Config, options_of_kind, plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
 from rankingmatch.runs.model import ModelInfo
+from rankingmatch.runs.result import Result, errors_from_json
 
 __all__ = ["write_job_report", "write_missing_report", "write_report"]
 
@@ -76,7 +77,8 @@ def write_report(
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
-    runs_data = _with_names([_recorded(run) for run in runs])
+    recorded = [_recorded(run, run.config(), run.result(), run.history()) for run in runs]
+    runs_data = _with_names(recorded)
     for index in runs_in_detail(runs_data):
         with under_way(progress, f"writing the report: predictions of {runs_data[index].name}"):
             runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
@@ -119,7 +121,8 @@ def _only_logged() -> Iterator[None]:
 
 def _job_data(job: Job) -> RunData:
     """What the report shows of a run that has just ended."""
-    data = _with_split(_recorded(job.run, job.plan.source), job.split)
+    recorded = _recorded(job.run, job.config, job.result, job.history, job.plan.source)
+    data = _with_split(recorded, job.split)
     if data.status is Status.FINISHED:
         return _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
     return _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
@@ -141,9 +144,10 @@ def _with_names(runs_data: list[RunData]) -> list[RunData]:
     return [replace(data, name=name) for data, name in zip(runs_data, names, strict=True)]
 
 
-def _recorded(run: Run, source: Source | None = None) -> RunData:
-    """What a run directory has recorded, without its model."""
-    config, result, history = run.config(), run.result(), run.history()
+def _recorded(
+    run: Run, config: Config, result: Result | None, history: list[dict[str, Any]], source: Source | None = None
+) -> RunData:
+    """What is known of a run without its model."""
     last: dict[str, Any] = history[-1] if history else {}
     status = Status.UNDER_WAY
     if result is not None:
@@ -164,9 +168,7 @@ def _recorded(run: Run, source: Source | None = None) -> RunData:
         history=history,
         step_costs=run.step_costs(),
         threshold=config.hyperparameters.get("threshold"),
-        test_error=result.test_error if result else last.get("test_error"),
-        val_error=result.val_error if result else last.get("val_error"),
-        test_balanced_error=result.test_balanced_error if result else last.get("test_balanced_error"),
+        **({"test": result.test, "val": result.val} if result else errors_from_json(last)),
         seconds=result.seconds if result else last.get("seconds"),
         diverged_at=result.diverged_at if result else None,
         diverged_part=result.diverged_part if result else None,

@@ -159,7 +159,7 @@ def train_run(
     try:
         train_job(job, display if is_first() else None)
     finally:
-        if report and is_first() and run.result() is not None:
+        if report and is_first() and job.result is not None:
             write_job_report(job, progress)
 
 

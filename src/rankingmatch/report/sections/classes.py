@@ -4,8 +4,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.report.prediction_metrics import CalibrationBin, prediction_metrics
-from rankingmatch.report.run_data import Predictions
+from rankingmatch.report.run_data import CalibrationBin, Predictions, prediction_metrics
 from rankingmatch.report.section import ReportInput, Section
 from rankingmatch.report.thumbnails import Sprite
 
@@ -40,7 +39,7 @@ class ClassesOfRun(TypedDict):
     subset: str
     sprite: str
     images: int
-    balanced_error: float  # mean over the classes
+    balanced_error: float | None  # mean over the classes
     calibration_error: float
     confusion: list[list[int]]
     classes: list[ClassRow]
@@ -75,7 +74,7 @@ def classes_of_run(index: int, predictions: Predictions, key: str, sprite: Sprit
         "subset": predictions.subset,
         "sprite": key,
         "images": metrics.count,
-        "balanced_error": metrics.balanced_error,
+        "balanced_error": metrics.errors.balanced_error,
         "calibration_error": metrics.calibration_error,
         "confusion": metrics.confusion.tolist(),
         "classes": class_rows(metrics.confusion),

@@ -4,8 +4,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.report.prediction_metrics import prediction_metrics
-from rankingmatch.report.run_data import Predictions
+from rankingmatch.report.run_data import Predictions, prediction_metrics
 from rankingmatch.report.sampling import sample
 from rankingmatch.report.section import ReportInput, Section
 from rankingmatch.report.thumbnails import Sprite
@@ -58,7 +57,7 @@ def embedding_of_run(index: int, predictions: Predictions, key: str, sprite: Spr
         "run": index,
         "subset": predictions.subset,
         "sprite": key,
-        "error": metrics.error if metrics else None,
+        "error": metrics.errors.error if metrics else None,
         "total": len(predictions),
         "rows": chosen.rows.tolist(),
         "thumbnails": sprite.add_all(chosen.rows, chosen.images),

@@ -5,8 +5,7 @@ from typing import TypedDict
 from rankingmatch.report.comparison import FoldDifference, Gain, fold_differences, gain_over_supervised
 from rankingmatch.report.curves import PanelData, comparison_panels, training_panels
 from rankingmatch.report.notes import Note, gather_notes
-from rankingmatch.report.prediction_metrics import prediction_metrics
-from rankingmatch.report.run_data import RunData
+from rankingmatch.report.run_data import RunData, prediction_metrics
 from rankingmatch.report.section import ReportInput, Section
 
 HEADLINE_PANELS = {"errors", "pseudo_labels", "test_error", "confident"}
@@ -18,7 +17,7 @@ class ErrorEstimate(TypedDict):
     subset: str
     images: int
     error: float
-    balanced_error: float  # mean over the classes
+    balanced_error: float | None  # mean over the classes
     interval: tuple[float, float]
     calibration_error: float
 
@@ -72,8 +71,8 @@ def run_overview(run: RunData, runs: list[RunData], detailed: bool = True) -> Ru
         "measured": measured_error(run) if detailed else None,
         "gain": gain_over_supervised(run, runs),
         "test_error": run.test_error,
-        "test_balanced_error": run.test_balanced_error,
-        "val_error": run.val_error,
+        "test_balanced_error": run.test.balanced_error if run.test else None,
+        "val_error": run.val.error if run.val else None,
         "step": run.step,
         "steps": run.steps,
         "diverged_at": run.diverged_at,
@@ -96,8 +95,8 @@ def measured_error(run: RunData) -> ErrorEstimate | None:
     return {
         "subset": run.evaluated.subset,
         "images": metrics.count,
-        "error": metrics.error,
-        "balanced_error": metrics.balanced_error,
+        "error": metrics.errors.error,
+        "balanced_error": metrics.errors.balanced_error,
         "interval": metrics.interval,
         "calibration_error": metrics.calibration_error,
     }

@@ -29,7 +29,7 @@
  * @property {string} subset
  * @property {string} sprite
  * @property {number} images
- * @property {number} balanced_error
+ * @property {number|null} balanced_error
  * @property {number} calibration_error
  * @property {number[][]} confusion
  * @property {ClassRow[]} classes

@@ -11,7 +11,7 @@
  * @property {string} subset
  * @property {number} images
  * @property {number} error
- * @property {number} balanced_error
+ * @property {number|null} balanced_error
  * @property {[number, number]} interval
  * @property {number} calibration_error
  */

@@ -26,7 +26,7 @@ from PIL import Image
 from inference import make_folder, untrained_model, write_table
 from measuring import CPU, MEBI, Rows, add_keep, markdown, report
 from measuring import wall_seconds as seconds
-from rankingmatch.core.memory import peak_memory
+from rankingmatch.core.devices import peak_memory
 from rankingmatch.data import decode_files, find_source, images_below
 from rankingmatch.networks import batched_outputs
 

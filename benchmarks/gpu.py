@@ -22,9 +22,8 @@ import torch
 
 from measuring import MEBI, Rows, add_keep, markdown, report
 from rankingmatch.augment import ViewSettings
-from rankingmatch.core.devices import find_device
+from rankingmatch.core.devices import find_device, peak_memory, reset_peak_memory
 from rankingmatch.core.errors import RankingMatchError, first_line
-from rankingmatch.core.memory import peak_memory, reset_peak_memory
 from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.methods import make_method
 from rankingmatch.networks import NetworkSettings

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from rankingmatch.bench.measurement import command_line, keep_rows
-from rankingmatch.core.memory import peak_memory, reset_peak_memory
+from rankingmatch.core.devices import peak_memory, reset_peak_memory
 
 CPU = torch.device("cpu")
 MEBI = 2**20

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from measuring import CPU, MEBI, Rows, add_keep, markdown, report
-from rankingmatch.core.memory import peak_memory, reset_peak_memory
+from rankingmatch.core.devices import peak_memory, reset_peak_memory
 from rankingmatch.core.randomness import Purpose
 from rankingmatch.data import Dataset, Images, Split, assemble_split, indices_of_step
 from rankingmatch.methods import PseudoLabels, Task

@@ -9,7 +9,7 @@
 Everything is imported on first use, so that `import rankingmatch` does not import torch.
 """
 
-from rankingmatch.core.safe_path import forget_current_directory, is_command_line
+from rankingmatch.core.imports import forget_current_directory, is_command_line
 
 if is_command_line():  # before anything is imported that might be in the current directory
     forget_current_directory()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rankingmatch.bench.measurement import command_line, keep_rows, read_measurement
-from rankingmatch.core.commit import source_commit
 from rankingmatch.core.errors import RunError
+from rankingmatch.core.versions import source_commit
 
 
 def test_rows_are_read_as_they_were_kept_with_what_made_them(tmp_path: Path) -> None:

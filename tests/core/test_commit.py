@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rankingmatch.core import commit
-from rankingmatch.core.commit import source_commit
+from rankingmatch.core import versions
+from rankingmatch.core.versions import source_commit
 
 
 def git(directory: Path, *arguments: str) -> str:
@@ -16,10 +16,10 @@ def git(directory: Path, *arguments: str) -> str:
 
 
 def test_the_commit_and_whether_files_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = tmp_path / "src/package/core/commit.py"
+    module = tmp_path / "src/package/core/versions.py"
     module.parent.mkdir(parents=True)
     module.touch()
-    monkeypatch.setattr(commit, "__file__", str(module))
+    monkeypatch.setattr(versions, "__file__", str(module))
     assert source_commit.__wrapped__() == ""  # no repository
     git(tmp_path, "init", "-q")
     assert source_commit.__wrapped__() == ""  # no commit

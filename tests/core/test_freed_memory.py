@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import resource, sys
 import numpy as np
-from rankingmatch.core.freed_memory import keep_freed_memory
+from rankingmatch.core.devices import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 for round in range(9):

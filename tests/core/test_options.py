@@ -6,7 +6,8 @@ from typing import Any, Literal
 import pytest
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.core.options import check, import_object, option, options_of, validate
+from rankingmatch.core.imports import import_object
+from rankingmatch.core.options import check, option, options_of, validate
 from rankingmatch.training.settings import TrainSettings
 
 

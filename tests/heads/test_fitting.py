@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from rankingmatch.core.vectors import unit_features
 from rankingmatch.heads import fitting
 from rankingmatch.heads.fitting import fitted_head
+from rankingmatch.heads.smoothing import unit_features
 
 
 def clusters(count: int = 40, width: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -5,10 +5,9 @@ import pytest
 from feature_clusters import clusters
 from sklearn.linear_model import LogisticRegression
 
-from rankingmatch.core.vectors import unit_features
 from rankingmatch.heads import linear, smoothing
 from rankingmatch.heads.linear import fit_head
-from rankingmatch.heads.smoothing import fit_smoothing, smooth_features
+from rankingmatch.heads.smoothing import fit_smoothing, smooth_features, unit_features
 
 
 @pytest.mark.parametrize("present", [(0, 1, 2, 3), (1, 3)])

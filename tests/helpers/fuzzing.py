@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mutations import mutated
 
+from rankingmatch.core.devices import peak_memory, reset_peak_memory
 from rankingmatch.core.errors import RankingMatchError
-from rankingmatch.core.memory import peak_memory, reset_peak_memory
 from rankingmatch.data.decode import UnreadableError
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from rankingmatch.core.vectors import unit_features
-from rankingmatch.heads.smoothing import known_rows, smooth_features
+from rankingmatch.heads.smoothing import known_rows, smooth_features, unit_features
 from rankingmatch.labeling import selection
 from rankingmatch.labeling.selection import (
     NOT_SELECTABLE,

@@ -131,7 +131,7 @@ def test_a_configuration_that_names_code_is_refused_before_it_is_imported(
     from rankingmatch import ConfigError, Run, RunError
     from rankingmatch.runs.config import resolve
 
-    monkeypatch.setattr("rankingmatch.core.import_path._files_are_trusted", False)
+    monkeypatch.setattr("rankingmatch.core.imports._files_are_trusted", False)
     values = resolve("digits", "fixmatch-ra", {"steps": 4}).config.to_json()
     if field == "method":
         values["method"] = "trap:Method"

@@ -15,10 +15,9 @@ from image_folders import class_folders, picture
 from rich.progress import Progress
 
 from rankingmatch.cli import main
-from rankingmatch.core.csv_files import csv_text, file_cell, name_in_cell, text_cell
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.core.names import printable
-from rankingmatch.core.terminal import TaskColumn, plain_console
+from rankingmatch.core.names import csv_text, file_cell, name_in_cell, printable, text_cell
+from rankingmatch.core.terminal import plain_console, task_column
 from rankingmatch.data import find_source
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, parse_events
@@ -88,9 +87,9 @@ def test_nothing_in_a_text_is_taken_for_markup(name: str) -> None:
     with console.capture() as captured:
         console.print(name)
     assert captured.get() == f"{name}\n"
-    with Progress(TaskColumn(), console=console) as bars:
+    with Progress(task_column(), console=console) as bars:
         bars.add_task(name, total=1)
-        assert str(TaskColumn().render(bars.tasks[0])) == name
+        assert str(task_column().render(bars.tasks[0])) == name
 
 
 def test_only_one_module_makes_consoles() -> None:

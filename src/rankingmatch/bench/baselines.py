@@ -12,8 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.metrics import Errors, confusion_matrix, error_rate
-from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Dataset, Split, rows_to_json
+from rankingmatch.heads.smoothing import unit_features
 from rankingmatch.networks import channel_statistics, make_classifier, predict_logits_and_features
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, Plan

@@ -10,7 +10,7 @@ from rankingmatch.bench.baselines import FeatureCache, fit_to_result
 from rankingmatch.bench.recipe import PlannedCell
 from rankingmatch.bench.workers import RUN_AGAIN, Workers, train_to_result, worker_processes
 from rankingmatch.core.errors import ConfigError, Interrupted, RunError, setting
-from rankingmatch.core.signals import stop_requests
+from rankingmatch.core.terminal import stop_requests
 from rankingmatch.data import Dataset
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, split_dataset

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.core.commit import source_commit
 from rankingmatch.core.errors import ConfigError, RunError, first_line, setting
 from rankingmatch.core.options import flag
 from rankingmatch.core.untrusted import read_json, typed
+from rankingmatch.core.versions import source_commit
 
 __all__ = ["Measurement", "command_line", "keep_rows", "read_measurement", "require_directory"]
 

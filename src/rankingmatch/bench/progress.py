@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID
 
 from rankingmatch.bench.grid import GridDisplay
 from rankingmatch.bench.recipe import PlannedCell
-from rankingmatch.core.terminal import TaskColumn, plain_console
+from rankingmatch.core.terminal import plain_console, task_column
 from rankingmatch.runs.display import duration
 from rankingmatch.runs.result import Result
 
@@ -141,7 +141,7 @@ def grid_display(grid: list[PlannedCell], finished: set[int], jobs: int, *, quie
     if quiet or len(finished) == len(grid):
         yield SilentGrid()
     elif console.is_terminal:
-        columns = (TaskColumn(), BarColumn(), TaskColumn("{task.fields[status]}"))
+        columns = (task_column(), BarColumn(), task_column("{task.fields[status]}"))
         with Progress(*columns, console=console) as progress:
             yield GridBars(grid, finished, jobs, progress)
     else:

@@ -37,7 +37,7 @@ from typing import Any, Literal
 from rankingmatch.bench.baselines import BASELINES, require_features
 from rankingmatch.bench.scale import SCALES, Scale, scaled
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
-from rankingmatch.core.import_path import require_trusted
+from rankingmatch.core.imports import require_trusted
 from rankingmatch.data import Source, dataset_title, find_source
 from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from rankingmatch.core.csv_files import csv_text, text_cell
+from rankingmatch.core.names import csv_text, text_cell
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from rankingmatch.cli.training import train
 from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, is_out_of_memory, unknown_name
 from rankingmatch.core.names import printable
 from rankingmatch.core.options import flag
-from rankingmatch.core.safe_path import forget_current_directory
-from rankingmatch.core.streams import prepare_streams, settle_output
+from rankingmatch.core.terminal import prepare_streams, settle_output
 
 INTERRUPTED = 130
 BROKEN_PIPE = 1  # as click does it
@@ -191,7 +190,6 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
-        forget_current_directory()
         cli.main(args=[word for word in given if word != "--debug"], prog_name="rankingmatch", standalone_mode=False)
         sys.stdout.flush()  # here, where a full disk is an error like any other
     except click.exceptions.Exit as leave:

@@ -97,7 +97,7 @@ def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet
 def _kept(path: Path) -> dict[tuple[int, str], "Simulation"]:
     """The labelings in a file, if it exists and was written by this very code."""
     from rankingmatch.bench.measurement import read_measurement
-    from rankingmatch.core.commit import source_commit
+    from rankingmatch.core.versions import source_commit
 
     commit = source_commit()
     known = path.exists() and commit and not commit.endswith("+") and read_measurement(path).commit == commit

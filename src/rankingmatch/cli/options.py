@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from rankingmatch.core.import_path import trust_files
+from rankingmatch.core.imports import trust_files
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

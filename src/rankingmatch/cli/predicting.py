@@ -97,7 +97,7 @@ def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Pat
 def _on_ray(
     run: Path, info: "ModelInfo", files: "Iterator[ImageFile]", count: int, options: dict[str, Any]
 ) -> "Iterator[FilePredictions]":
-    from rankingmatch.core.import_path import files_are_trusted
+    from rankingmatch.core.imports import files_are_trusted
     from rankingmatch.runs.predict_on_ray import predict_on_ray
 
     return predict_on_ray(
@@ -123,7 +123,7 @@ def _count(images: tuple[str, ...]) -> int | None:
 def _open_text(path: Path | None) -> Iterator[IO[str]]:
     """A file that appears when it is complete, or standard output; names that are not text are written as bytes."""
     from rankingmatch.core.atomic import opened_output
-    from rankingmatch.core.streams import was_closed
+    from rankingmatch.core.terminal import was_closed
 
     if path is None and was_closed("stdout"):
         raise ConfigError("standard output is closed; name a file with --out")

@@ -1,21 +1,35 @@
-"""Which device to compute on, and in which precision."""
+"""Where to compute, in which precision, on how many threads, and the memory that it takes."""
 
+import contextlib
+import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 import torch
 
 from rankingmatch.core.distributed import own_device
 from rankingmatch.core.errors import ConfigError, first_line, setting
 
-__all__ = ["autocast", "computes_bfloat16", "find_device", "full_precision", "on_threads"]
+__all__ = [
+    "autocast",
+    "computes_bfloat16",
+    "find_device",
+    "full_precision",
+    "keep_freed_memory",
+    "on_threads",
+    "peak_memory",
+    "reset_peak_memory",
+]
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+LARGE = 1 << 30  # bytes
+_PROCESS = Path("/proc/self")
 
 
 def find_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is the accelerator if there is one, otherwise the CPU.
-
-    Raises ConfigError if it cannot be used.
-    """
+    """The device called `name`, or ConfigError; "auto" is the accelerator if there is one, otherwise the CPU."""
     if name == "auto":
         return own_device(torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu"))
     try:
@@ -26,11 +40,21 @@ def find_device(name: str) -> torch.device:
     return own_device(device)
 
 
+# --- precision and threads -----------------------------------------------------------------------------------
+
+
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[None]:
     """Context manager: matrix products and convolutions on this device in `dtype`; float32 changes nothing."""
     if dtype == torch.float32 or not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, dtype)
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
+    """Context manager: no autocast, since distances and similarities need more digits than bfloat16 has."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def computes_bfloat16(device: torch.device) -> bool:
@@ -40,13 +64,6 @@ def computes_bfloat16(device: torch.device) -> bool:
     if device.type == "cpu":
         return any(has for name, has in torch.cpu.get_capabilities().items() if name.endswith("bf16"))
     return False
-
-
-def full_precision(device: torch.device) -> AbstractContextManager[None]:
-    """Context manager: no autocast, since distances and similarities need more digits than bfloat16 has."""
-    if not torch.amp.is_autocast_available(device.type):
-        return nullcontext()
-    return torch.autocast(device.type, enabled=False)
 
 
 @contextmanager
@@ -60,3 +77,42 @@ def on_threads(threads: int | None) -> Iterator[None]:
     finally:
         torch.set_num_threads(before[0])
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]
+
+
+# --- memory --------------------------------------------------------------------------------------------------
+
+
+def keep_freed_memory() -> None:
+    """Let this process reuse the memory that it frees, instead of returning it to the system.
+
+    glibc returns blocks of many megabytes at once, and a step of training asks for the same ones again: the system
+    clears every page anew, which takes long on a CPU. Other allocators are left as they are.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return
+    set_option(M_MMAP_THRESHOLD, LARGE)
+    set_option(M_TRIM_THRESHOLD, LARGE)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Restart the measurement of the peak; where the system cannot, the peak since the process started is kept."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
+            (_PROCESS / "clear_refs").write_text("5")
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes of the accelerator, or else of this process, at the peak since the last reset."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    with contextlib.suppress(OSError, StopIteration):
+        lines = (_PROCESS / "status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
+    import resource  # not on every system
+
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else 1024 * usage

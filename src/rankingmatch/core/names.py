@@ -1,26 +1,34 @@
-"""Names of files and classes: in messages, as text, as folders. They may hold any character, and bytes not in UTF-8."""
+"""Names of files and classes in messages, in folders and in CSV files.
 
+They may hold any character, and bytes that are not UTF-8. Some readers of CSV files take `=1+1` for a
+formula, and a carriage return for the end of a line.
+"""
+
+import csv
+import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO
 
-__all__ = ["first_few", "folder_names", "printable", "text_name", "to_utf8"]
+__all__ = [
+    "csv_text",
+    "file_cell",
+    "first_few",
+    "folder_names",
+    "name_in_cell",
+    "printable",
+    "row_writer",
+    "text_cell",
+    "text_name",
+    "to_utf8",
+]
 
 NAMES_SHOWN = 5
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell that begins like this for a formula
 
 
 def printable(name: str) -> str:
-    """Escape the characters of a name that cannot be printed, such as line breaks and undecodable bytes.
-
-    Parameters
-    ----------
-    name
-        A file or class name.
-
-    Returns
-    -------
-    str
-        The name on one line.
-    """
+    """The name on one line: what cannot be printed is escaped, such as line breaks and undecodable bytes."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in name)
 
 
@@ -35,35 +43,16 @@ def to_utf8(text: str) -> bytes:
 
 
 def first_few(names: list[str]) -> str:
-    """Join the first few names of a list on one line, whatever they contain.
-
-    Parameters
-    ----------
-    names
-        Any number of names.
-
-    Returns
-    -------
-    str
-        The first five, separated by commas, and how many more there are.
-    """
+    """The first five names on one line, separated by commas, and how many more there are."""
     more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(printable(name) for name in names[:NAMES_SHOWN]) + more
 
 
 def folder_names(classes: Sequence[str]) -> list[str]:
-    """Choose a folder name for each class, so that no two classes share a folder.
+    """A folder name for each class, so that no two classes share a folder.
 
-    Parameters
-    ----------
-    classes
-        Class names, all different.
-
-    Returns
-    -------
-    list of str
-        The class names without characters that file names cannot have, and with numbers where they would be the same,
-        also on a file system that does not distinguish upper and lower case.
+    Characters that file names cannot have are replaced, and names that would be the same get numbers, also on a file
+    system that does not distinguish upper and lower case.
     """
     names: list[str] = []
     taken: set[str] = set()
@@ -78,3 +67,54 @@ def folder_names(classes: Sequence[str]) -> list[str]:
         names.append(name)
         taken.add(name.casefold())
     return names
+
+
+# --- CSV files -----------------------------------------------------------------------------------------------
+
+
+def row_writer(file: IO[str]) -> Callable[[Iterable[str]], object]:
+    """A function that writes a row; a cell with a comma, a quote or any line break is quoted."""
+    plain = csv.writer(file, lineterminator="\n")
+    quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+
+    def write(cells: Iterable[str]) -> object:
+        row = list(cells)
+        # Before Python 3.13, a carriage return was not quoted, which readers take for the end of the row.
+        return (quoted if any("\r" in cell for cell in row) else plain).writerow(row)
+
+    return write
+
+
+def csv_text(rows: Iterable[Iterable[str]]) -> str:
+    """Rows as the content of a CSV file."""
+    text = io.StringIO()
+    write = row_writer(text)
+    for row in rows:
+        write(row)
+    return text.getvalue()
+
+
+def text_cell(text: str) -> str:
+    """A name in a cell: one that looks like a formula begins with an apostrophe, as spreadsheets write it.
+
+    A spreadsheet would compute a formula, which may contain a command. Numbers are not changed.
+    """
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if _may_be_formula(text) else text
+    return text
+
+
+def name_in_cell(cell: str) -> str:
+    """The name in a cell: the inverse of `text_cell`."""
+    return cell[1:] if cell.startswith("'") and _may_be_formula(cell) else cell
+
+
+def file_cell(name: str) -> str:
+    """A file name in a cell: one that looks like a formula begins with ./, which is the same file."""
+    return f"./{name}" if name.startswith(FORMULA) else name
+
+
+def _may_be_formula(text: str) -> bool:
+    return text.lstrip("'").startswith(FORMULA)  # with an apostrophe, too: otherwise it could not be told from ours

@@ -11,7 +11,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
-from rankingmatch.core.import_path import import_object as import_object
 
 Kind = Literal["learning", "source", "labels", "execution", "run"]
 

@@ -8,44 +8,33 @@ import json
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = [
-    "BadFileError",
-    "Between",
-    "check_value",
-    "in_line",
-    "parse_json",
-    "read_bytes",
-    "read_json_lines",
-    "require_regular",
-    "typed",
-]
+from rankingmatch.core.names import text_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 
 MOST_JSON = 2**24  # bytes of a JSON file: values in memory take up to thirty times as much
 LONGEST_TEXT = 2**16  # characters of a value
-LONGEST_NUMBER = 400  # digits: Python takes quadratic time to read a number
+MOST_HEADER = 2**23  # bytes of a safetensors file
+MOST_TENSOR_FILE = 2**40
+MOST_TENSORS = 100_000
+SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 
 
 class BadFileError(ValueError):
     """A file that is not what it should be."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Between:
-    """The smallest and the largest number allowed, for a type `Annotated[int, Between(1, 4096)]`."""
-
-    low: float
-    high: float
-
-
-Size = Annotated[int, Between(0, 2**53)]
+# --- files ---------------------------------------------------------------------------------------------------
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -56,7 +45,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     require_regular(path, most)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
+        status = os.fstat(descriptor)  # the name may have got another file since
         _check_status(status, most)
         return file.read(status.st_size)  # not `most`, which Python would allocate
 
@@ -80,34 +69,46 @@ def _check_status(status: os.stat_result, most: int) -> None:
         raise BadFileError(f"it has {status.st_size:,} bytes, more than the {most:,} that such a file may have")
 
 
-def read_text(path: Path, most: int = MOST_JSON) -> str:
-    """The content of a regular file of at most this many bytes, in UTF-8."""
-    return read_bytes(path, most).decode()
+# --- JSON ----------------------------------------------------------------------------------------------------
+
+
+def _finite(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A function that reads a number; NaN, infinity and huge numbers are refused, which Python would accept."""
+
+    def read(digits: str) -> Any:
+        if not math.isfinite(float(digits)):
+            raise BadFileError(f"it has the value {digits[:20]}")
+        return kind(digits)
+
+    return read
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text without NaN, infinity and huge numbers, which Python would accept."""
+    """The value of a JSON text, whose numbers are finite."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_int=_short_int, parse_float=_finite_float)
+        return json.loads(text, parse_constant=_finite(float), parse_int=_finite(int), parse_float=_finite(float))
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"it is not JSON: {error}"[:300]) from error
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
-    """The JSON object in a file."""
-    values = parse_json(read_bytes(path, most))
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """The JSON object in a text."""
+    values = parse_json(text)
     if not isinstance(values, dict):
         raise BadFileError("it is not a JSON object")
     return values
+
+
+def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
+    """The JSON object in a file."""
+    return parse_object(read_bytes(path, most))
 
 
 def read_json_lines(path: Path, most: int = 4 * MOST_JSON) -> Iterator[dict[str, Any]]:
     """The JSON objects in the lines of a file, without a last line that a crash cut short."""
     for number, line in enumerate(read_bytes(path, most).split(b"\n")[:-1], 1):
         with in_line(number):
-            values = parse_json(line)
-            if not isinstance(values, dict):
-                raise BadFileError("it is not a JSON object")
+            values = parse_object(line)
         yield values
 
 
@@ -120,23 +121,28 @@ def in_line(number: int) -> Iterator[None]:
         raise BadFileError(f"line {number}: {error}") from error
 
 
-def _refuse_constant(name: str) -> Any:
-    raise BadFileError(f"it has the value {name}")
-
-
-def _short_int(digits: str) -> int:
-    if len(digits) > LONGEST_NUMBER:
-        raise BadFileError(f"it has a number of {len(digits):,} digits")
-    return int(digits)
-
-
-def _finite_float(digits: str) -> float:
-    if not math.isfinite(value := float(digits)):
-        raise BadFileError(f"it has the value {digits[:20]}")
-    return value
-
-
 # --- types ---------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """The smallest and the largest number allowed, for a type `Annotated[int, Between(1, 4096)]`."""
+
+    low: float
+    high: float
+
+
+Size = Annotated[int, Between(0, 2**53)]
+
+# Which values a type accepts, and what a message calls them.
+PLAIN: dict[type, tuple[Callable[[Any], bool], str]] = {
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    int: (lambda value: type(value) is int and abs(value) < 2**63, "a whole number"),
+    float: (lambda value: type(value) in (int, float) and abs(value) < 1e300, "a finite number"),
+    str: (lambda value: isinstance(value, str) and len(value) <= LONGEST_TEXT, "a string"),
+    dict: (lambda value: isinstance(value, dict), "an object"),
+    list: (lambda value: isinstance(value, (list, tuple)), "a list"),
+}
 
 
 def typed(kind: type[T], values: Mapping[str, Any]) -> T:
@@ -154,48 +160,83 @@ def typed(kind: type[T], values: Mapping[str, Any]) -> T:
 
 def check_value(name: str, value: Any, hint: Any) -> Any:
     """A plain value as the declared type; BadFileError if it is of another type or too large."""
-    if get_origin(hint) is Annotated:
-        plain, between = get_args(hint)
-        number = check_value(name, value, plain)
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind is Any:
+        return value
+    if kind is Annotated:
+        number, between = check_value(name, value, inner[0]), inner[1]
         if not between.low <= number <= between.high:
             raise BadFileError(f"{name} is {number}; it must be between {between.low} and {between.high}")
         return number
-    if get_origin(hint) in (Union, UnionType):
-        return None if value is None else check_value(name, value, _without_none(hint))
-    if get_origin(hint) in (tuple, list):
-        return _check_items(name, value, hint)
-    if hint is Any:
-        return value
-    if get_origin(hint) is dict or hint is dict:
-        return _check(name, value, isinstance(value, dict), "an object")
-    if hint is float:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return _check(name, value, number and abs(value) < 1e300, "a finite number")
-    if hint is int:
-        return _check(name, value, type(value) is int and abs(value) < 2**63, "a whole number")
-    if hint is str:
-        return _check(name, value, isinstance(value, str) and len(value) <= LONGEST_TEXT, "a text")
-    if hint is bool:
-        return _check(name, value, isinstance(value, bool), "true or false")
-    raise TypeError(f"{name} is declared as {hint}")
-
-
-def _check_items(name: str, value: Any, hint: Any) -> Any:
-    """A list as the declared tuple or list."""
-    _check(name, value, isinstance(value, (list, tuple)), "a list")
-    inner = get_args(hint)
-    if get_origin(hint) is tuple and (len(inner) != 2 or inner[1] is not Ellipsis):
-        _check(name, value, len(value) == len(inner), f"a list of {len(inner)}")
-        return tuple(check_value(name, one, kind) for one, kind in zip(value, inner, strict=True))
-    return (get_origin(hint) or list)(check_value(name, one, inner[0]) for one in value)
-
-
-def _check(name: str, value: Any, good: bool, expected: str) -> Any:
-    if not good:
+    if kind in (Union, UnionType):
+        (plain,) = (part for part in inner if part is not NoneType)
+        return None if value is None else check_value(name, value, plain)
+    good, expected = PLAIN[list if kind is tuple else kind]
+    if not good(value):
         raise BadFileError(f"{name} is {value!r:.50}; it must be {expected}")
-    return value
+    if kind not in (tuple, list):
+        return value
+    hints = inner[:1] * len(value) if kind is list or inner[1:] == (Ellipsis,) else inner
+    if len(hints) != len(value):
+        raise BadFileError(f"{name} is {value!r:.50}; it must be a list of {len(hints)}")
+    return kind(check_value(name, one, of) for one, of in zip(value, hints, strict=True))
 
 
-def _without_none(hint: Any) -> Any:
-    (inner,) = (part for part in get_args(hint) if part is not NoneType)
-    return inner
+# --- tensors -------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorHeader:
+    """What a safetensors file says of itself: the shape of each tensor, and strings by name."""
+
+    shapes: dict[str, tuple[int, ...]]
+    metadata: dict[str, str]
+
+
+def read_tensor_header(path: Path) -> TensorHeader:
+    """The header of a safetensors file; raises BadFileError if it is damaged, or not a regular file."""
+    require_regular(path, MOST_TENSOR_FILE, least=8)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
+        if length > min(MOST_HEADER, size - 8):
+            raise BadFileError("its header is damaged or too long")
+        values = parse_object(file.read(length))
+    metadata = values.pop("__metadata__", {})
+    strings = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+    if not strings or len(values) > MOST_TENSORS:
+        raise BadFileError("its header is damaged")
+    shapes, total = {}, 0
+    for name, about in values.items():
+        if not isinstance(about, dict):
+            raise BadFileError("its header is damaged")
+        shape = check_value("shape", about.get("shape"), list[Annotated[int, Between(0, 2**40)]])
+        if len(shape) > 16:
+            raise BadFileError("its header is damaged")
+        shapes[name] = tuple(shape)
+        total += math.prod(shape) * SIZES.get(check_value("dtype", about.get("dtype"), str), 1)
+    if total > size:  # stored once each: a header could otherwise have many names for the same bytes
+        raise BadFileError("its header has more tensors than the file")
+    return TensorHeader(shapes, metadata)
+
+
+def read_tensors(path: Path, device: str = "cpu") -> "dict[str, Tensor]":
+    """The tensors of a safetensors file whose header was read; raises BadFileError if it is damaged."""
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import load
+
+    try:
+        if text_name(str(path)) != str(path):  # safetensors opens only paths in UTF-8
+            return {name: tensor.to(device) for name, tensor in load(path.read_bytes()).items()}
+        with safe_open(path, "pt", device=device) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise BadFileError(str(error)) from error
+
+
+def require_finite(tensors: "dict[str, Tensor]") -> None:
+    """Raise BadFileError if a tensor has NaN or infinity: a model with such weights predicts nonsense."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise BadFileError(f"its tensor {name[:100]} has values that are NaN or infinite")

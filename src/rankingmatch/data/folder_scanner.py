@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rankingmatch.core.csv_files import name_in_cell
 from rankingmatch.core.errors import DataError, setting
-from rankingmatch.core.names import first_few, printable, text_name
+from rankingmatch.core.names import first_few, name_in_cell, printable, text_name
 from rankingmatch.core.untrusted import BadFileError, read_bytes
 from rankingmatch.data.decode import CONVERT, FOREIGN, image_suffixes
 from rankingmatch.data.label_journal import PARTS, is_journal, parse_events, replay

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from rankingmatch.core.csv_files import file_cell, name_in_cell, text_cell
 from rankingmatch.core.errors import DataError
-from rankingmatch.core.names import printable
+from rankingmatch.core.names import file_cell, name_in_cell, printable, text_cell
 
 __all__ = ["CLASS_PREFIX", "COLUMNS", "LabelEvent", "format_events", "is_journal", "parse_events", "replay"]
 

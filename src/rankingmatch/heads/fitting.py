@@ -10,12 +10,11 @@ from torch import nn
 
 from rankingmatch.core.distributed import alone
 from rankingmatch.core.randomness import Purpose, numpy_generator
-from rankingmatch.core.vectors import unit_features
 from rankingmatch.data import Split
 from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.names import DEFAULT_METHOD
-from rankingmatch.heads.smoothing import smooth_features
+from rankingmatch.heads.smoothing import smooth_features, unit_features
 from rankingmatch.networks import Classifier, batched_outputs, normalize_head
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.state import State

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankingmatch.core.vectors import unit_features
 from rankingmatch.heads.names import LOGISTIC_REGRESSION
-from rankingmatch.heads.smoothing import known_rows
+from rankingmatch.heads.smoothing import known_rows, unit_features
 
 __all__ = ["Head", "fit_head"]
 

@@ -10,15 +10,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
-from rankingmatch.core.vectors import unit_features, unit_rows
 
-__all__ = ["Smoothing", "fit_smoothing", "smooth_features"]
+__all__ = ["Smoothing", "fit_smoothing", "smooth_features", "unit_features", "unit_rows"]
 
 COMPONENTS = 256
 NEIGHBORS = 10
 MIX = 0.5
 ANCHORS = 4000  # pictures among which neighbors are found; a random part of a larger folder
 ROWS = 1000  # at a time
+
+
+def unit_features(features: np.ndarray, mean: np.ndarray | None = None) -> np.ndarray:
+    """Centered features (n, d) of unit length, as float32: (f - mean) / ‖f - mean‖; zero where f is the mean.
+
+    `mean` (d,) is by default that of the features.
+    """
+    features = np.asarray(features, np.float32)
+    return unit_rows(features - (features.mean(0) if mean is None else mean))
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Rows scaled to unit length; zero rows stay zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
 
 
 def known_rows(features: np.ndarray) -> np.ndarray:

@@ -15,8 +15,7 @@ from enum import Enum
 import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
-from rankingmatch.core.vectors import unit_features
-from rankingmatch.heads.smoothing import known_rows
+from rankingmatch.heads.smoothing import known_rows, unit_features
 
 __all__ = [
     "AUDIT_EVERY",

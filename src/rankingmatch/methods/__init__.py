@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
-from rankingmatch.core.options import Option, import_object, options_of, validate
+from rankingmatch.core.imports import import_object
+from rankingmatch.core.options import Option, options_of, validate
 from rankingmatch.methods import mixing, passes, rebalancing, targets
 from rankingmatch.methods.adamatch import AdaMatch
 from rankingmatch.methods.cc_gan import CCGAN

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
-from rankingmatch.core.import_path import import_object
+from rankingmatch.core.imports import import_object
 from rankingmatch.core.options import option
 from rankingmatch.networks.classifier import Classifier, Tune
 from rankingmatch.networks.pretrained import TIMM_PREFIX, adapted, load_weights, own_normalization, timm_backbone

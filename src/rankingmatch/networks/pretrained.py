@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, first_line, setting
-from rankingmatch.core.tensor_files import read_tensor_header, read_tensors, require_finite
-from rankingmatch.core.untrusted import BadFileError
+from rankingmatch.core.untrusted import BadFileError, read_tensor_header, read_tensors, require_finite
 
 __all__ = [
     "TIMM_PREFIX",

@@ -11,7 +11,7 @@ import torch
 from rankingmatch.augment import ViewSettings
 from rankingmatch.core.devices import computes_bfloat16, find_device
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
-from rankingmatch.core.import_path import is_import_path
+from rankingmatch.core.imports import is_import_path
 from rankingmatch.core.options import Kind, Option, check, option, options_of, validate
 from rankingmatch.core.versions import FORMATS
 from rankingmatch.data import DataSettings, Source, find_source

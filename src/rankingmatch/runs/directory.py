@@ -16,9 +16,8 @@ from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
 from rankingmatch.core.atomic import open_for_appending, write_atomically, write_json
-from rankingmatch.core.commit import source_commit
 from rankingmatch.core.errors import ConfigError, RunError, setting, writing_remedy
-from rankingmatch.core.import_path import require_trusted, trust
+from rankingmatch.core.imports import require_trusted, trust
 from rankingmatch.core.untrusted import (
     BadFileError,
     Size,
@@ -29,7 +28,7 @@ from rankingmatch.core.untrusted import (
     read_json_lines,
     typed,
 )
-from rankingmatch.core.versions import FORMATS, check_format
+from rankingmatch.core.versions import FORMATS, check_format, source_commit
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.model import ModelInfo, load_model

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rankingmatch.core.distributed import world_size
 from rankingmatch.core.names import printable
-from rankingmatch.core.terminal import TaskColumn, plain_console
+from rankingmatch.core.terminal import plain_console, task_column
 from rankingmatch.runs.events import print_event
 from rankingmatch.runs.job import Display, Job
 from rankingmatch.runs.predict import FilePredictions
@@ -132,9 +132,9 @@ class LiveDisplay:
         self._bar = Progress(
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TaskColumn("steps,"),
+            task_column("steps,"),
             TimeRemainingColumn(compact=True),
-            TaskColumn("left"),
+            task_column("left"),
             console=self._console,
         )
         self._task = self._bar.add_task("", total=job.config.training.last_step, completed=job.state.step)
@@ -180,10 +180,10 @@ def prediction_progress(batches: Iterable[FilePredictions], total: int | None) -
     columns = (
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TaskColumn("images,"),
+        task_column("images,"),
         TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, TaskColumn("left"), console=console, transient=True) as bar:
+    with Progress(*columns, task_column("left"), console=console, transient=True) as bar:
         task = bar.add_task("", total=total)
         for batch in batches:
             yield batch

@@ -15,7 +15,7 @@ import torch
 from filelock import FileLock
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.core.devices import computes_bfloat16
+from rankingmatch.core.devices import computes_bfloat16, keep_freed_memory
 from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes, world_size
 from rankingmatch.core.errors import (
     ConfigError,
@@ -27,9 +27,8 @@ from rankingmatch.core.errors import (
     is_out_of_memory,
     setting,
 )
-from rankingmatch.core.freed_memory import keep_freed_memory
 from rankingmatch.core.names import to_utf8
-from rankingmatch.core.signals import stop_requests
+from rankingmatch.core.terminal import stop_requests
 from rankingmatch.core.untrusted import MOST_JSON, BadFileError, require_regular
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads

@@ -12,10 +12,19 @@ from safetensors.torch import save
 
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line
-from rankingmatch.core.import_path import is_import_path, require_trusted
-from rankingmatch.core.import_path import trust as trust_names
-from rankingmatch.core.tensor_files import TensorHeader, read_tensor_header, read_tensors, require_finite
-from rankingmatch.core.untrusted import BadFileError, Between, check_value, parse_json, typed
+from rankingmatch.core.imports import is_import_path, require_trusted
+from rankingmatch.core.imports import trust as trust_names
+from rankingmatch.core.untrusted import (
+    BadFileError,
+    Between,
+    TensorHeader,
+    check_value,
+    parse_json,
+    read_tensor_header,
+    read_tensors,
+    require_finite,
+    typed,
+)
 from rankingmatch.core.versions import FORMATS, check_format
 from rankingmatch.data.decode import preprocessing
 from rankingmatch.networks import Classifier, make_classifier, normalize_head

@@ -14,9 +14,8 @@ import torch
 from torch import nn
 
 from rankingmatch.core.atomic import create_directory_beside, unused_path
-from rankingmatch.core.csv_files import file_cell, row_writer, text_cell
 from rankingmatch.core.errors import ConfigError, DataError, setting
-from rankingmatch.core.names import folder_names
+from rankingmatch.core.names import file_cell, folder_names, row_writer, text_cell
 from rankingmatch.data import ImageFile, decode_files, first_few, images_below, is_place, printable
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated

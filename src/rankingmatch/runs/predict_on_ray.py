@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from rankingmatch.core.import_path import trust_files
+from rankingmatch.core.imports import trust_files
 from rankingmatch.data.decode import files_at_once
 from rankingmatch.data.image_files import ImageFile
 from rankingmatch.runs.directory import Run

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TaskProgressColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from rankingmatch.core.terminal import TaskColumn, plain_console
+from rankingmatch.core.terminal import plain_console, task_column
 from rankingmatch.data import Progress, no_progress
 from rankingmatch.runs.events import print_event
 
@@ -60,7 +60,7 @@ class _LoadingBars:
 
     def __call__(self, task: str, done: int, total: int | None) -> None:
         if self._bars is None:
-            columns = (TaskColumn(), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), MofNCompleteColumn())
+            columns = (task_column(), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), MofNCompleteColumn())
             self._bars = Bars(*columns, console=self._console, transient=True)
             self._bars.start()
         if task not in self._tasks:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rankingmatch.core.memory import peak_memory, reset_peak_memory
+from rankingmatch.core.devices import peak_memory, reset_peak_memory
 from rankingmatch.runs.config import ExecutionSettings
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, save_model

@@ -8,7 +8,7 @@ from typing import Any
 
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
-from rankingmatch.core.import_path import trust as trust_names
+from rankingmatch.core.imports import trust as trust_names
 from rankingmatch.data import Progress, is_place, no_progress
 from rankingmatch.runs.budget import plan_within
 from rankingmatch.runs.config import (

@@ -24,7 +24,7 @@ from measuring import MEBI, Rows, add_keep, growth_of, markdown, report, seconds
 from ranking import logits_and_labels
 from rankingmatch.core.distributed import is_first, process_group, world_size
 from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
-from rankingmatch.losses.over_processes import over_processes
+from rankingmatch.losses.ranking import over_processes
 
 ROWS, PROCESSES = (448, 896, 1792, 3584, 7168), (1, 2, 4)
 LOSSES: dict[str, Callable[..., Tensor]] = {

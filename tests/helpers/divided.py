@@ -30,7 +30,7 @@ from rankingmatch.core.distributed import (
 )
 from rankingmatch.core.errors import DataError
 from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
-from rankingmatch.losses.over_processes import over_processes
+from rankingmatch.losses.ranking import over_processes
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.training.loop import train

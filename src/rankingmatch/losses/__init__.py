@@ -2,6 +2,18 @@
 
 Logits are (n, classes), labels (n,) of integers, targets (n, classes) of probabilities. A loss is a scalar with a
 gradient; `kl_divergence` and `entropy` have one value for each row (n,).
+
+Notes
+-----
+The ranking losses share these parameters:
+
+- `logits`: logits, or other vectors to rank (n, classes), and their `labels` (n,).
+- `margin`, `soft_margin`: m, and whether f is softplus; otherwise it is the hinge max(0, ·).
+- `temperature`: T of the contrastive loss.
+- `l2_normalize`: whether to L2-normalize the rows first.
+- `squared`: whether d is the squared Euclidean distance; otherwise it is the Euclidean distance.
+- `mask`: booleans (n,), the rows C that are ranked; by default all.
+- `anchors`: positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
 """
 
 from rankingmatch.losses.classification import (

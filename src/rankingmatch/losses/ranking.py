@@ -1,26 +1,28 @@
-"""The ranking losses of the paper, as functions of logits and labels.
+"""The ranking losses of the paper, as functions of logits and labels. The package says what their parameters are.
 
 They are computed in at least float32, and have finite gradients everywhere: identical rows, a single class, a single
-row and an empty batch included.
+row and an empty batch included. In the equations, a, p and n are rows of C: an anchor, a row with its label, and a row
+with another label.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from rankingmatch.core.devices import full_precision
+from rankingmatch.core.distributed import own_rows, shared, summed, world_size
 from rankingmatch.losses.pairwise import (
+    Pairs,
     distances,
-    make_pairs,
     margin_function,
     mean_over_pairs,
-    norms,
+    mean_over_triplets,
     of_anchors,
     with_gradient,
     zero,
 )
-from rankingmatch.losses.triplets import mean_over_triplets
 
 __all__ = [
     "Similarity",
@@ -29,6 +31,7 @@ __all__ = [
     "batch_mean_triplet",
     "contrastive",
     "l2_normalized",
+    "over_processes",
 ]
 
 Similarity = Literal["cosine", "dot"]
@@ -49,35 +52,11 @@ def batch_all_triplet(
 
     Memory is O(n²): triplets are visited class by class in blocks of anchors, never as an n×n×n tensor. The gradient is
     analytic and computed together with the loss, so there is no second derivative.
-
-    Parameters
-    ----------
-    logits : Tensor
-        Logits, or other vectors to rank (n, classes).
-    labels : Tensor
-        Labels (n,).
-    margin : float
-        m.
-    soft_margin : bool
-        Whether f is softplus; otherwise it is the hinge max(0, ·).
-    l2_normalize : bool
-        Whether to L2-normalize the rows first.
-    squared : bool
-        Whether d is the squared Euclidean distance; otherwise it is the Euclidean distance.
-    mask : Tensor, optional
-        Booleans (n,): the rows C that are ranked; by default all.
-    anchors : Tensor, optional
-        Positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
-
-    Returns
-    -------
-    Tensor
-        The loss, a scalar.
     """
-    rows, pairs = _ranking_rows(logits, labels, l2_normalize), make_pairs(labels, mask, anchors)
+    rows, pairs = _ranked(logits, labels, l2_normalize), Pairs.of(labels, mask, anchors)
     distance = distances(rows, anchors, squared)
-    mean = mean_over_triplets(distance.detach(), labels, pairs, margin, soft_margin)
-    return with_gradient(distance, *mean) + zero(rows)
+    value, gradient = mean_over_triplets(distance.detach(), labels, pairs, margin, soft_margin)
+    return with_gradient(distance, value, gradient) + zero(rows)
 
 
 def batch_hard_triplet(
@@ -100,31 +79,10 @@ def batch_hard_triplet(
 
     Parameters
     ----------
-    logits : Tensor
-        Logits, or other vectors to rank (n, classes).
-    labels : Tensor
-        Labels (n,).
-    margin : float
-        m.
-    soft_margin : bool
-        Whether f is softplus; otherwise it is the hinge max(0, ·).
-    l2_normalize : bool
-        Whether to L2-normalize the rows first.
-    squared : bool
-        Whether d is the squared Euclidean distance; otherwise it is the Euclidean distance.
     true_triplets : bool
         Whether the positive must be another row: an anchor without one then contributes 0.
-    mask : Tensor, optional
-        Booleans (n,): the rows C that are ranked; by default all.
-    anchors : Tensor, optional
-        Positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
-
-    Returns
-    -------
-    Tensor
-        The loss, a scalar.
     """
-    rows, pairs = _ranking_rows(logits, labels, l2_normalize), make_pairs(labels, mask, anchors)
+    rows, pairs = _ranked(logits, labels, l2_normalize), Pairs.of(labels, mask, anchors)
     if len(pairs.same) == 0:
         return zero(rows)
     # The matrix only selects the rows; the gradient is that of their 2n distances instead of n².
@@ -132,8 +90,9 @@ def batch_hard_triplet(
     nearest, nearest_row = distance.masked_fill(pairs.same | ~pairs.kept, torch.inf).min(1)
     distance.masked_fill_(~(pairs.same & pairs.kept), -torch.inf)
     furthest, furthest_row = pairs.fill_itself(distance, -torch.inf if true_triplets else 0.0).max(1)
+    pull = _norms(of_anchors(rows, anchors) - rows[furthest_row], squared)
+    push = _norms(of_anchors(rows, anchors) - rows[nearest_row], squared)
     valid = (furthest >= 0) & (nearest < torch.inf) & pairs.kept_anchors
-    pull, push = (norms(of_anchors(rows, anchors) - rows[other], squared) for other in (furthest_row, nearest_row))
     return (margin_function(margin + pull - push, soft_margin) * valid).sum() / pairs.count
 
 
@@ -155,43 +114,24 @@ def batch_mean_triplet(
 
     Parameters
     ----------
-    logits : Tensor
-        Logits, or other vectors to rank (n, classes).
-    labels : Tensor
-        Labels (n,).
-    margin : float
-        m.
-    soft_margin : bool
-        Whether f is softplus; otherwise it is the hinge max(0, ·).
-    l2_normalize : bool
-        Whether to L2-normalize the rows first.
-    squared : bool
-        Whether d is the squared Euclidean distance; otherwise it is the Euclidean distance.
     true_mean : bool
         Whether to divide each sum by its number of positives or negatives instead of |C|.
-    mask : Tensor, optional
-        Booleans (n,): the rows C that are ranked; by default all.
-    anchors : Tensor, optional
-        Positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
-
-    Returns
-    -------
-    Tensor
-        The loss, a scalar.
     """
-    rows, pairs = _ranking_rows(logits, labels, l2_normalize), make_pairs(labels, mask, anchors)
+    rows, pairs = _ranked(logits, labels, l2_normalize), Pairs.of(labels, mask, anchors)
     if len(pairs.same) == 0:
         return zero(rows)
     distance = distances(rows, anchors, squared)
-    # Here a row is one of its own positives, which changes nothing: its distance to itself is 0.
-    weight = pairs.same.to(distance.dtype)
+    # Both sums are one, Σ_b w_ab d_ab over all rows b:
+    #     w_ab =  1/|C|  if b is a positive of a; b = a changes nothing, because d_aa = 0
+    #     w_ab = -1/|C|  if b is a negative of a
+    #     w_ab =  0      if b is not in C
+    share = pairs.kept.to(distance.dtype) / pairs.count
+    weight = torch.where(pairs.same, share, -share)
     if true_mean:
-        positives = (weight * pairs.kept).sum(1, keepdim=True)
+        same = pairs.same.to(distance.dtype)
+        positives = (same * pairs.kept).sum(1, keepdim=True)
         negatives = pairs.count - positives
-        weight = weight / (positives - 1).clamp(min=1) - (1 - weight) / negatives.clamp(min=1)
-        weight = weight * pairs.kept
-    else:
-        weight = weight.mul_(2).sub_(1).mul_(pairs.kept.to(weight.dtype) / pairs.count)
+        weight = (same / (positives - 1).clamp(min=1) - (1 - same) / negatives.clamp(min=1)) * pairs.kept
     cost = margin_function(margin + (weight * distance).sum(1), soft_margin)
     return (cost * pairs.kept_anchors).sum() / pairs.count
 
@@ -208,40 +148,25 @@ def contrastive(
 ) -> Tensor:
     """Contrastive loss, Eq. (7): the mean over pairs of -ln e^(s_ap/T) / (e^(s_ap/T) + Σ_n e^(s_an/T)).
 
-    The pairs are a ≠ p with y_a = y_p; s is the similarity of two rows.
+    The pairs are a ≠ p with y_a = y_p; s is the similarity of two rows. The gradient is analytic and computed together
+    with the loss, so there is no second derivative.
 
     Parameters
     ----------
-    logits : Tensor
-        Logits, or other vectors to rank (n, classes).
-    labels : Tensor
-        Labels (n,).
-    temperature : float
-        T.
-    l2_normalize : bool
-        Whether to L2-normalize the rows first.
     similarity : {"cosine", "dot"}
         s: the cosine similarity, as in the SimCLR paper to which Eq. (7) refers, or the dot product. For L2-normalized
         rows they are the same; without normalization the dot product has no bound.
-    mask : Tensor, optional
-        Booleans (n,): the rows C that are ranked; by default all.
-    anchors : Tensor, optional
-        Positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
-
-    Returns
-    -------
-    Tensor
-        The loss, a scalar.
     """
     # The cosine is the dot product of normalized rows; it does not change if they are normalized already.
-    rows = _ranking_rows(logits, labels, l2_normalize or similarity == "cosine")
+    rows = _ranked(logits, labels, l2_normalize or similarity == "cosine")
     with full_precision(rows.device):
         scaled = of_anchors(rows, anchors) @ (rows / temperature).T
-    return with_gradient(scaled, *mean_over_pairs(scaled.detach(), labels, make_pairs(labels, mask, anchors)))
+    value, gradient = mean_over_pairs(scaled.detach(), labels, Pairs.of(labels, mask, anchors))
+    return with_gradient(scaled, value, gradient)
 
 
-def _ranking_rows(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:
-    """The rows C to rank, in at least float32: autocast must not affect distances."""
+def _ranked(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:
+    """The rows to rank, in at least float32: autocast must not affect distances."""
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError(
             f"logits must be (n, classes) and labels (n,), not {tuple(logits.shape)} and {tuple(labels.shape)}"
@@ -251,20 +176,26 @@ def _ranking_rows(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:
 
 
 def l2_normalized(rows: Tensor) -> Tensor:
-    """Divide each row by its Euclidean norm.
-
-    Parameters
-    ----------
-    rows : Tensor
-        Rows (n, width).
-
-    Returns
-    -------
-    Tensor
-        Rows (n, width) of norm 1; a row of zeros stays zero and has no gradient.
-    """
+    """Divide each row (n, width) by its Euclidean norm; a row of zeros stays zero and has no gradient."""
     # Scaling by the largest entry first avoids overflow and underflow of the squares.
     largest = rows.detach().abs().amax(1, keepdim=True) if rows.numel() else rows.new_zeros(len(rows), 1)
     scaled = rows / torch.where(largest > 0, largest, torch.inf)
     length = torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
     return scaled / torch.where(length > 0, length, torch.inf)
+
+
+def _norms(differences: Tensor, squared: bool) -> Tensor:
+    """The (squared) Euclidean norm of each row; the gradient at 0 is 0."""
+    return differences.square().sum(1) if squared else torch.linalg.vector_norm(differences, dim=1)
+
+
+def over_processes(loss: Callable[..., Tensor], rows: Tensor, labels: Tensor, **options: Any) -> Tensor:
+    """A ranking loss of rows (n, width) and labels (n,) that are the same on all processes that train a run.
+
+    With p processes, each computes n/p of the n rows of the matrix, those of its own images as anchors, and the parts
+    are summed. Value and gradient are those of the whole loss, on every process.
+    """
+    if world_size() == 1 or len(rows) < world_size():
+        return loss(rows, labels, **options)
+    anchors = own_rows(torch.arange(len(labels), device=labels.device))
+    return summed(loss(shared(rows), labels, anchors=anchors, **options))

@@ -16,8 +16,7 @@ from rankingmatch.losses import (
     batch_mean_triplet,
     contrastive,
 )
-from rankingmatch.losses.over_processes import over_processes
-from rankingmatch.losses.ranking import Similarity
+from rankingmatch.losses.ranking import Similarity, over_processes
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.fixmatch import fixmatch_losses
 from rankingmatch.methods.passes import WeakPass, view_outputs

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from rankingmatch.networks import WhatWhereDecoder, WhatWhereEncoder
-from rankingmatch.networks.what_where import PooledMaps
+from rankingmatch.networks.reconstruction import PooledMaps
 
 
 def linear_network(channels: int, classes: int) -> nn.Module:

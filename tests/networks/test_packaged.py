@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.networks import make_backbone
 from rankingmatch.networks.efficientnet_lite import WEIGHTS, own_name
-from rankingmatch.networks.packaged import PackagedWeights, load_packaged, tensors_checksum
+from rankingmatch.networks.weights import PackagedWeights, load_packaged, tensors_checksum
 
 TENSORS = {"layer.weight": torch.arange(6.0).reshape(2, 3), "layer.count": torch.tensor(3)}
 

@@ -42,14 +42,15 @@ class SWWAE(Method):
         """L = L_s + λ_rec · mean (x - x̃)² + λ_M Σ_m mean (x_m - x̃_m)², over labeled and unlabeled images x."""
         assert isinstance(model, Classifier)
         images = torch.cat([*batch.labeled, *batch.unlabeled])
-        logits, of_images, of_maps = model.on_rows(partial(self._logits_and_errors, model.backbone), images)
+        logits, of_images, of_maps = model.on_rows(partial(self._logits_and_errors, model), images)
         labeled_ce = F.cross_entropy(logits[: len(batch.labels)], batch.labels)
         image_l2, maps_l2 = of_images.mean(), of_maps.mean()
         total = labeled_ce + self.reconstruction_weight * image_l2 + self.intermediate_weight * maps_l2
         return Losses(total, {"labeled_ce": labeled_ce, "image_l2": image_l2, "maps_l2": maps_l2})
 
-    def _logits_and_errors(self, encoder: nn.Module, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _logits_and_errors(self, model: Classifier, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (n, classes); mean squared errors of the images (n,), and of the maps, summed over stages (n,)."""
+        encoder, images = model.backbone, model.normalized(images)
         assert isinstance(encoder, WhatWhereEncoder)
         logits, pooled = encoder.encode(images)
         inputs = [images, *(maps.what for maps in pooled[:-1])]

@@ -8,8 +8,23 @@ Examples
 >>> model = make_classifier("mine", classes=10, channels=1)  # doctest: +SKIP
 """
 
-from rankingmatch.networks.batchnorm import freeze_batchnorm, set_batchnorm_momentum
-from rankingmatch.networks.build import NetworkSettings, freeze, make_backbone, make_classifier
+from rankingmatch.networks.backbone import (
+    NormalizedLinear,
+    freeze,
+    freeze_batchnorm,
+    head_parameters,
+    normalize_head,
+    set_batchnorm_momentum,
+)
+from rankingmatch.networks.build import (
+    NETWORKS,
+    NetworkFactory,
+    NetworkSettings,
+    input_side,
+    make_backbone,
+    make_classifier,
+    register_network,
+)
 from rankingmatch.networks.classifier import (
     Classifier,
     Output,
@@ -21,12 +36,8 @@ from rankingmatch.networks.classifier import (
     to_tensor,
 )
 from rankingmatch.networks.efficientnet_lite import EfficientNetLite
-from rankingmatch.networks.heads import NormalizedLinear, normalize_head
-from rankingmatch.networks.inpainting import InpaintingGenerator
-from rankingmatch.networks.packaged import WeightsInfo
-from rankingmatch.networks.pretrained import head_parameters, input_side
-from rankingmatch.networks.registry import NETWORKS, NetworkFactory, register_network
-from rankingmatch.networks.what_where import WhatWhereDecoder, WhatWhereEncoder
+from rankingmatch.networks.reconstruction import InpaintingGenerator, WhatWhereDecoder, WhatWhereEncoder
+from rankingmatch.networks.weights import WeightsInfo
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 
 __all__ = [

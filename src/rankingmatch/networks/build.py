@@ -1,45 +1,60 @@
-"""Networks by name, and classifiers around them."""
+"""Networks by name, and classifiers around them.
 
+A network is a factory ``(channels, classes) -> torch.nn.Module``. The module takes normalized float images
+(n, channels, height, width) and returns logits (n, classes), or the pair of logits and features (n, width). A factory
+that has pretrained weights also takes the keyword `pretrained`.
+"""
+
+import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, RankingMatchError, first_line, setting, unknown_name
 from rankingmatch.core.imports import import_object
 from rankingmatch.core.options import option
+from rankingmatch.networks.backbone import TimmBackbone, adapted, own_normalization
 from rankingmatch.networks.classifier import Classifier, Tune
-from rankingmatch.networks.pretrained import TIMM_PREFIX, adapted, load_weights, own_normalization, timm_backbone
-from rankingmatch.networks.registry import NETWORKS, NetworkFactory
-from rankingmatch.networks.wide_resnet import wide_resnet
+from rankingmatch.networks.efficientnet_lite import WEIGHTS, efficientnet_lite
+from rankingmatch.networks.reconstruction import WhatWhereEncoder
+from rankingmatch.networks.weights import load_weights
+from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 
-__all__ = ["NetworkSettings", "freeze", "make_backbone", "make_classifier"]
+__all__ = [
+    "NETWORKS",
+    "NetworkFactory",
+    "NetworkSettings",
+    "input_side",
+    "make_backbone",
+    "make_classifier",
+    "register_network",
+]
+
+NetworkFactory = Callable[..., nn.Module]
+TIMM_PREFIX = "timm:"
+
+NETWORKS: dict[str, NetworkFactory] = {
+    "small": partial(WideResNet, groups=3, blocks=1, filters=16),  # wrn-10-1
+    "wrn-28-2": partial(WideResNet, groups=3, blocks=4, filters=32),
+    "wrn-28-2-large": partial(WideResNet, groups=3, blocks=4, filters=135),
+    "wrn-37-2": partial(WideResNet, groups=4, blocks=4, filters=32),
+    **{name: partial(efficientnet_lite, name) for name in WEIGHTS},
+    # The network of the SWWAE paper for STL-10, and one for small images.
+    "swwae": partial(
+        WhatWhereEncoder, stages=(((64,), 4), ((64,), 3), ((128, 128), 2), ((256, 256, 256, 512, 512, 512), 2))
+    ),
+    "swwae-small": partial(WhatWhereEncoder, stages=(((32, 32), 2), ((64, 64), 2))),
+}
 
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """Which network to train, the weights it starts from, and the momentum of its BatchNorm layers.
-
-    Attributes
-    ----------
-    network : str
-        The name of the network, as in `make_backbone`.
-    batchnorm_momentum : float or None
-        The momentum of BatchNorm's running statistics; None depends on the length of training.
-    pretrained : bool
-        Whether to start from the network's pretrained weights.
-    tune : {"all", "top", "head"}
-        What is trained; the rest of the network is frozen.
-    fixed_batchnorm : bool or None
-        Whether BatchNorm's running statistics stay fixed; None if the weights are pretrained.
-    initial_head : {"random", "fitted"}
-        How the head starts; one that is fitted takes normalized features.
-    weights : str or None
-        The path of a safetensors file with weights to start from.
-    """
+    """Which network to train, the weights it starts from, and what of it is trained; each field's help says more."""
 
     network: str = option(
         "wrn-28-2",
@@ -76,8 +91,31 @@ class NetworkSettings:
     )
 
 
+def register_network(name: str, factory: NetworkFactory) -> None:
+    """Add a network to `NETWORKS`, so that it can be used by name.
+
+    A saved model stores only the name of its network: register the network before you load the model.
+
+    Parameters
+    ----------
+    name : str
+        A name that no other network has, without a colon.
+    factory : callable
+        ``factory(channels, classes)`` returns a `torch.nn.Module`. If the network has pretrained weights, the factory
+        also takes the keyword `pretrained`, a bool.
+    """
+    if name in NETWORKS:
+        raise ConfigError(f"there is already a network '{name}'; choose another name")
+    if ":" in name:
+        raise ConfigError(f"a network cannot be named '{name}': a colon marks an import path; choose another name")
+    NETWORKS[name] = factory
+
+
 def make_backbone(name: str, channels: int, classes: int, *, pretrained: bool = False) -> nn.Module:
     """Make a network from its name.
+
+    It maps normalized float images (n, channels, height, width) to logits (n, classes), or to logits and features
+    (n, width). `ConfigError` if there is no such network, or it cannot be made.
 
     Parameters
     ----------
@@ -88,20 +126,13 @@ def make_backbone(name: str, channels: int, classes: int, *, pretrained: bool = 
         The number of image channels and of classes.
     pretrained : bool
         Whether to load the network's pretrained weights. Otherwise it is initialized from torch's global generator.
-
-    Returns
-    -------
-    torch.nn.Module
-        Normalized float images (n, channels, height, width) → logits (n, classes), or (logits, features (n, width)).
-
-    Raises
-    ------
-    ConfigError
-        If there is no such network, or it cannot be made.
     """
     if name.startswith(TIMM_PREFIX):
-        return timm_backbone(name, channels, classes, pretrained=pretrained)
-    return adapted(_call_factory(name, _find_factory(name), channels, classes, pretrained))
+        return _timm_backbone(name, channels, classes, pretrained=pretrained)
+    found = import_object("network", name) if ":" in name else NETWORKS.get(name) or wide_resnet(name)
+    if found is None:
+        raise unknown_name("network", name, NETWORKS, " (or wrn-D-W, timm:NAME, package.module:factory)")
+    return adapted(_call_factory(name, found, channels, classes, {"pretrained": True} if pretrained else {}))
 
 
 def make_classifier(
@@ -131,17 +162,7 @@ def make_classifier(
     pretrained : bool
         Whether to load the network's pretrained weights.
     weights : str, optional
-        The path of a safetensors file with weights.
-
-    Returns
-    -------
-    Classifier
-        uint8 images (n, channels, height, width) → `Output`.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such network, or the weights do not fit it.
+        The path of a safetensors file with weights, which must fit the network except for its head.
 
     Examples
     --------
@@ -162,6 +183,20 @@ def make_classifier(
     return classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
+def input_side(network: str) -> int | None:
+    """The image size in pixels that a network must be given; None if it takes any size.
+
+    Parameters
+    ----------
+    network : str
+        The name of the network.
+    """
+    if not network.startswith(TIMM_PREFIX):
+        return None
+    backbone = _timm_backbone(network, channels=3, classes=2, pretrained=False)
+    return min(backbone.size) if backbone.size else None
+
+
 def _per_channel(name: str, given: Tensor | Sequence[float] | None, default: float, channels: int) -> Tensor:
     """The given values, or the default, as a tensor (channels,)."""
     values = torch.full((channels,), default) if given is None else torch.as_tensor(given)
@@ -171,32 +206,10 @@ def _per_channel(name: str, given: Tensor | Sequence[float] | None, default: flo
     return values
 
 
-def _find_factory(name: str) -> NetworkFactory:
-    if ":" in name:
-        imported: NetworkFactory = import_object("network", name)
-        return imported
-    factory = NETWORKS.get(name) or wide_resnet(name)
-    if factory is None:
-        raise unknown_name("network", name, NETWORKS, " (or wrn-D-W, timm:NAME, package.module:factory)")
-    return factory
-
-
-def _call_factory(name: str, factory: NetworkFactory, channels: int, classes: int, pretrained: bool) -> nn.Module:
+def _call_factory(
+    name: str, factory: NetworkFactory, channels: int, classes: int, keywords: dict[str, bool]
+) -> nn.Module:
     """Call a factory, which may be the user's code; ConfigError if anything is wrong with it."""
-    keywords = {"pretrained": True} if pretrained else {}
-    _check_signature(name, factory, keywords)
-    try:
-        network = factory(channels, classes, **keywords)
-    except RankingMatchError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"network '{name}' cannot be built ({type(error).__name__}: {error})") from error
-    if not isinstance(network, nn.Module):
-        raise ConfigError(f"network '{name}' returned a {type(network).__name__}, not a torch.nn.Module")
-    return network
-
-
-def _check_signature(name: str, factory: NetworkFactory, keywords: dict[str, bool]) -> None:
     try:
         signature = inspect.signature(factory)
         signature.bind("channels", "classes")
@@ -209,31 +222,43 @@ def _check_signature(name: str, factory: NetworkFactory, keywords: dict[str, boo
             f"{setting('pretrained')}: there are no weights for '{name}'; use efficientnet-lite0, timm:NAME, "
             f"{setting('weights')}, or a factory that is callable with (channels, classes, pretrained=True)"
         ) from None
+    try:
+        network = factory(channels, classes, **keywords)
+    except RankingMatchError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"network '{name}' cannot be built ({type(error).__name__}: {error})") from error
+    if not isinstance(network, nn.Module):
+        raise ConfigError(f"network '{name}' returned a {type(network).__name__}, not a torch.nn.Module")
+    return network
 
 
-def freeze(model: Classifier, tune: Tune) -> None:
-    """Freeze the part of a model that is not tuned, so that it also takes maps of that part.
-
-    Parameters
-    ----------
-    model : Classifier
-        The model, changed in place.
-    tune : {"all", "top", "head"}
-        What stays trainable.
-
-    Raises
-    ------
-    ConfigError
-        If the network has no such parts.
-    """
-    if tune == "all":
-        return
-    if not all(hasattr(model.backbone, name) for name in ("lower", "upper", "frozen_modules")):
+def _timm_backbone(name: str, channels: int, classes: int, *, pretrained: bool) -> TimmBackbone:
+    """Make the model ``timm:NAME``, or ``timm:NAME@SIDE`` for images of another side than the model's own."""
+    model_name, at, side = name.removeprefix(TIMM_PREFIX).partition("@")
+    if not model_name or (at and not (side.isdecimal() and int(side) > 0)):
+        raise ConfigError(f"network '{name}': write timm:NAME, or timm:NAME@SIDE with a side in pixels")
+    try:
+        timm: Any = importlib.import_module("timm")
+    except ModuleNotFoundError as error:
+        reason = _reason(error)
+        raise ConfigError(f"network '{name}' needs timm ({reason}): pip install 'rankingmatch[timm]'") from error
+    except Exception as error:  # an incompatible torchvision may raise anything
         raise ConfigError(
-            f"{setting('tune')} {tune} needs a network with a lower and an upper part, such as efficientnet-lite0; "
-            "use all"
-        )
-    model.tune = tune
-    model.backbone.tune = tune  # type: ignore[assignment]
-    for module in model.backbone.frozen_modules():  # type: ignore[operator]
-        module.requires_grad_(False)
+            f"network '{name}' needs timm, which cannot be imported ({_reason(error)}); install a torchvision that was "
+            f"built for torch {torch.__version__}"
+        ) from error
+    try:
+        model = timm.create_model(model_name, pretrained=pretrained, num_classes=classes, in_chans=channels)
+        if at and hasattr(model, "set_input_size"):  # a transformer, whose position embeddings have a fixed size
+            model.set_input_size(img_size=(int(side), int(side)))
+    except Exception as error:  # an unknown name or size, no connection, no weights
+        raise ConfigError(f"network '{name}' cannot be built ({_reason(error)})") from error
+    backbone = adapted(model, int(side) if at else None)
+    if not isinstance(backbone, TimmBackbone):
+        raise ConfigError(f"network '{name}' is not an image classifier: it has no forward_features and forward_head")
+    return backbone
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"

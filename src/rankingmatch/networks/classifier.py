@@ -23,7 +23,6 @@ __all__ = [
     "to_tensor",
 ]
 
-
 Tune = Literal["all", "top", "head"]
 
 
@@ -68,31 +67,33 @@ class Classifier(nn.Module):
         self.register_buffer("std", std.float().view(1, -1, 1, 1))
 
     def forward(self, images: Tensor) -> Output:
-        """Compute the output for images (n, c, h, w) with values 0 to 255, of any dtype."""
-        if not self.divided:
-            return self._output(images)
-        own = self._output(scattered(images))
-        logits = gathered(own.logits, len(images))
-        return Output(logits, logits if own.features is own.logits else gathered(own.features, len(images)))
+        """Compute the output for images (n, c, h, w) with values 0 to 255, of any dtype.
+
+        If a part of the network is frozen, floating-point inputs are `maps` instead.
+        """
+        values = self.on_rows(self._output, images)
+        return Output(values[0], values[-1])
 
     def on_rows(self, compute: Callable[[Tensor], tuple[Tensor, ...]], images: Tensor) -> tuple[Tensor, ...]:
-        """Compute more than the output of the network, in the same way: of own rows if `divided`, results of all.
-
-        Parameters
-        ----------
-        compute : callable
-            Normalized images (n, c, h, w) → tensors with n rows.
-        images : Tensor
-            Images (n, c, h, w) with values 0 to 255, of any dtype.
-
-        Returns
-        -------
-        tuple of Tensor
-            The results for all images.
-        """
+        """Tensors with a row for each image; if the model is `divided`, computed of own rows and gathered."""
         if not self.divided:
-            return compute(self._normalized(images))
-        return tuple(gathered(own, len(images)) for own in compute(self._normalized(scattered(images))))
+            return compute(images)
+        return tuple(gathered(own, len(images)) for own in compute(scattered(images)))
+
+    def normalized(self, images: Tensor) -> Tensor:
+        """The input of the network for images (n, c, h, w) with values 0 to 255."""
+        # Change the memory format while a value takes one byte.
+        images = images.contiguous(memory_format=torch.channels_last)
+        return (images.float() / 255 - self.mean) / self.std
+
+    def _output(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Logits and features of images or maps, or logits only."""
+        if self.takes_maps and images.is_floating_point():
+            maps = images.float().contiguous(memory_format=torch.channels_last)
+            result = self.backbone.upper(maps)  # type: ignore[operator]
+        else:
+            result = self.backbone(self.normalized(images))
+        return tuple(map(at_least_float32, result if isinstance(result, tuple) else (result,)))
 
     @property
     def takes_maps(self) -> bool:
@@ -101,7 +102,7 @@ class Classifier(nn.Module):
 
     def maps(self, images: Tensor) -> Tensor:
         """The output of the frozen part of the network for images (n, c, h, w) with values 0 to 255."""
-        return self.backbone.lower(self._normalized(images))  # type: ignore[operator,no-any-return]
+        return self.backbone.lower(self.normalized(images))  # type: ignore[operator,no-any-return]
 
     def frozen_names(self) -> set[str]:
         """The names, in `state_dict`, of the tensors of the frozen part of the network, with the normalization."""
@@ -109,32 +110,17 @@ class Classifier(nn.Module):
         prefixes = tuple(f"{name}." for name, module in self.named_modules() if module in modules)
         return {name for name in self.state_dict() if name.startswith(prefixes) or name in ("mean", "std")}
 
-    def _normalized(self, images: Tensor) -> Tensor:
-        # Change the memory format while a value takes one byte.
-        images = images.contiguous(memory_format=torch.channels_last)
-        return (images.float() / 255 - self.mean) / self.std
-
-    def _output(self, images: Tensor) -> Output:
-        if self.takes_maps and images.is_floating_point():
-            maps = images.float().contiguous(memory_format=torch.channels_last)
-            result = self.backbone.upper(maps)  # type: ignore[operator]
-        else:
-            result = self.backbone(self._normalized(images))
-        return Output(*map(at_least_float32, result)) if isinstance(result, tuple) else _logits_only(result)
-
-
-def _logits_only(logits: Tensor) -> Output:
-    logits = at_least_float32(logits)
-    return Output(logits, logits)
-
 
 def at_least_float32(values: Tensor) -> Tensor:
     """Half-precision outputs in float32, which probabilities and losses need."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
+# --- statistics and predictions of arrays of images ----------------------------------------------------------
+
+
 def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000) -> tuple[Tensor, Tensor]:
-    """Compute the mean and standard deviation of each channel.
+    """Compute mean (c,) and standard deviation (c,), at least 0.001, of each channel, on the scale 0 to 1.
 
     Parameters
     ----------
@@ -144,11 +130,6 @@ def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000)
         The rows to use; if there are more than `most`, evenly spaced ones.
     most : int
         The number of rows above which only some of them are used.
-
-    Returns
-    -------
-    tuple of Tensor
-        Mean (c,) and standard deviation (c,), at least 0.001, on the scale 0 to 1.
     """
     rows, channels = rows[:: max(1, len(rows) // most)], images.shape[3]
     counts = np.zeros((channels, 256), np.int64)  # of each value: copies of many large images would not fit into memory
@@ -164,7 +145,7 @@ def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000)
 
 @torch.no_grad()
 def batched_outputs(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> Iterator[Output]:
-    """Run a model over images in evaluation mode, batch by batch.
+    """Run a model over images in evaluation mode, batch by batch; yields outputs on the device.
 
     Parameters
     ----------
@@ -176,11 +157,6 @@ def batched_outputs(model: nn.Module, images: np.ndarray, device: torch.device, 
         The device of the model.
     size : int
         Images per batch.
-
-    Yields
-    ------
-    Output
-        The output for the next `size` images, on the device.
     """
     was_training = model.training
     model.eval()
@@ -190,17 +166,12 @@ def batched_outputs(model: nn.Module, images: np.ndarray, device: torch.device, 
 
 
 def predict_logits(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> np.ndarray:
-    """Compute the logits of images.
+    """Compute the logits (n, classes) of images.
 
     Parameters
     ----------
     model, images, device, size
         As in `batched_outputs`; at least one image.
-
-    Returns
-    -------
-    ndarray
-        Logits (n, classes).
     """
     return np.concatenate([output.logits.cpu().numpy() for output in batched_outputs(model, images, device, size)])
 
@@ -212,7 +183,7 @@ def predict_probabilities(
     size: int = 512,
     dtype: torch.dtype | None = None,
 ) -> np.ndarray:
-    """Compute the class probabilities of images.
+    """Compute the class probabilities (n, classes) of images; `RunError` if they are not finite.
 
     Parameters
     ----------
@@ -220,41 +191,22 @@ def predict_probabilities(
         As in `batched_outputs`; at least one image.
     dtype : torch.dtype, optional
         The precision of the softmax; by default that of the logits.
-
-    Returns
-    -------
-    ndarray
-        Probabilities (n, classes).
-
-    Raises
-    ------
-    RunError
-        If they are not finite.
     """
     batches = batched_outputs(model, images, device, size)
-    probabilities = [output.logits.softmax(1, dtype=dtype).cpu().numpy() for output in batches]
-    return _finite(np.concatenate(probabilities))
+    return _finite(np.concatenate([output.logits.softmax(1, dtype=dtype).cpu().numpy() for output in batches]))
 
 
 def predict_logits_and_features(
     model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Compute the logits and the features of images in one pass.
+    """Compute the logits (n, classes) and the features (n, width) of images in one pass.
+
+    If the network returns logits only, the features are None. `RunError` if the logits are not finite.
 
     Parameters
     ----------
     model, images, device, size
         As in `batched_outputs`; at least one image.
-
-    Returns
-    -------
-    tuple of ndarray
-        Logits (n, classes) and features (n, width); None instead of the features if the network returns logits only.
-
-    Raises
-    ------
-    RunError
-        If the logits are not finite.
     """
     logits, features = [], []
     for output in batched_outputs(model, images, device, size):
@@ -265,14 +217,13 @@ def predict_logits_and_features(
 
 
 def _finite(outputs: np.ndarray) -> np.ndarray:
-    """The outputs of a model; RunError if they are NaN or infinite, and so are no predictions."""
     if not np.isfinite(outputs).all():
         raise RunError("the outputs of the model are not finite: its weights are damaged, or its training diverged")
     return outputs
 
 
 def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:
-    """Copy images to a device as a tensor.
+    """Copy images to a device as a uint8 tensor (n, c, h, w).
 
     Parameters
     ----------
@@ -280,10 +231,5 @@ def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:
         uint8 images (n, h, w, c); they may be read-only.
     device : torch.device
         The device of the result.
-
-    Returns
-    -------
-    Tensor
-        uint8 images (n, c, h, w), always a copy.
     """
     return torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(device)

@@ -7,7 +7,6 @@ depth of the original training are left out.
 
 import math
 import re
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,10 +15,9 @@ from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.networks.classifier import Tune
-from rankingmatch.networks.packaged import PackagedWeights, WeightsInfo, installation_problem, load_packaged
-from rankingmatch.networks.registry import register_network
+from rankingmatch.networks.weights import PackagedWeights, WeightsInfo, load_packaged
 
-__all__ = ["EfficientNetLite", "MBConv", "efficientnet_lite", "missing_weights"]
+__all__ = ["SIDES", "WEIGHTS", "EfficientNetLite", "efficientnet_lite", "missing_weights"]
 
 STRIDE = 32  # of the whole network
 
@@ -55,15 +53,13 @@ class EfficientNetLite(nn.Module):
     width, depth : float
         Factors of the widths of the stages, and of the number of blocks in all but the first and the last stage.
     native_side : int
-        The image size that the network was designed for.
+        The image size of the pretraining. Images of any size from 32 pixels are accepted; they are not resized.
 
     Attributes
     ----------
     split : int
         The index of the first block of the upper half: `lower` ends before it and `upper` starts with it. By default
         7/16 of the blocks are below.
-    native_side : int
-        The image size of the pretraining. Images of any size from 32 pixels are accepted; they are not resized.
     native_mean, native_std : tuple of float
         The input normalization of the pretraining, (x − 127) / 128, on the scale 0 to 1.
     weights_info : WeightsInfo or None
@@ -81,11 +77,26 @@ class EfficientNetLite(nn.Module):
         super().__init__()
         self.native_side = native_side
         self.stem = ConvNorm(channels, 32, kernel=3, stride=2)
-        self.blocks = nn.ModuleList(_blocks(32, width, depth))
-        self.head = ConvNorm(_scaled(STAGES[-1].width, width), 1280)
+        self.blocks = nn.ModuleList()
+        before = 32
+        for stage in STAGES:
+            count = stage.blocks if stage in (STAGES[0], STAGES[-1]) else math.ceil(stage.blocks * depth)
+            scaled = int(stage.width * width + 4) // 8 * 8  # the nearest multiple of 8
+            for index in range(count):
+                stride = stage.stride if index == 0 else 1
+                self.blocks.append(MBConv(before, scaled, stage.kernel, stride, stage.expansion))
+                before = scaled
+        self.head = ConvNorm(before, 1280)
         self.classifier = nn.Linear(1280, classes)
         self.split = round(len(self.blocks) * 7 / 16)
-        _initialize(self)
+        # He initialization of the convolutions, Xavier initialization of the classifier.
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                # N(0, √(2 / fan_out)), where each output of a depthwise convolution has a fan-out of k².
+                fan_out = math.prod(module.kernel_size) * module.out_channels // module.groups
+                nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
+        nn.init.xavier_normal_(self.classifier.weight)
+        nn.init.zeros_(self.classifier.bias)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Compute logits (n, classes) and features (n, 1280) of normalized images (n, channels, h, w)."""
@@ -172,8 +183,7 @@ class ConvNorm(nn.Module):
         saves a fifth of the time of a training step on a CPU.
         """
         norm = self.norm
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
+        assert norm.running_mean is not None and norm.running_var is not None  # noqa: PT018
         scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
         return self.conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
 
@@ -190,34 +200,6 @@ def _same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
     """Zeros before and after a side so that ⌈side / stride⌉ values result; an odd number has one more after it."""
     total = max((math.ceil(side / stride) - 1) * stride + kernel - side, 0)
     return total // 2, total - total // 2
-
-
-def _scaled(width: int, factor: float) -> int:
-    """The nearest multiple of 8."""
-    return int(width * factor + 4) // 8 * 8
-
-
-def _blocks(before: int, width: float, depth: float) -> list[MBConv]:
-    blocks: list[MBConv] = []
-    for stage in STAGES:
-        count = stage.blocks if stage in (STAGES[0], STAGES[-1]) else math.ceil(stage.blocks * depth)
-        for index in range(count):
-            stride = stage.stride if index == 0 else 1
-            blocks.append(MBConv(before, _scaled(stage.width, width), stage.kernel, stride, stage.expansion))
-            before = _scaled(stage.width, width)
-    return blocks
-
-
-def _initialize(network: nn.Module) -> None:
-    """He initialization of the convolutions, Xavier initialization of the classifier."""
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            # N(0, √(2 / fan_out)), where each output of a depthwise convolution has a fan-out of k².
-            fan_out = math.prod(module.kernel_size) * module.out_channels // module.groups
-            nn.init.normal_(module.weight, std=math.sqrt(2 / fan_out))
-        elif isinstance(module, nn.Linear):
-            nn.init.xavier_normal_(module.weight)
-            nn.init.zeros_(module.bias)
 
 
 # --- pretrained weights --------------------------------------------------------------------------------------
@@ -254,17 +236,25 @@ WEIGHTS = {
         "95abe38cc25b4753149f6c692815eb179a75587f23f481509aae4a33542ea7df",
     ),
 }
-
 SIDES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}  # pixels, in pretraining
+# Factors of the widths of the stages, and of the number of blocks in all but the first and the last stage.
+SCALES = {"efficientnet-lite0": (1.0, 1.0), "efficientnet-lite1": (1.0, 1.1), "efficientnet-lite2": (1.1, 1.2)}
 
 # Our names of the layers in the files; "_bn0" and "_bn1" exist both in blocks and outside of them.
 _OUTSIDE_BLOCKS = {
-    **{"_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm"},
+    "_conv_stem": "stem.conv",
+    "_bn0": "stem.norm",
+    "_conv_head": "head.conv",
+    "_bn1": "head.norm",
     "_fc": "classifier",
 }
 _IN_BLOCKS = {
-    **{"_expand_conv": "expand.conv", "_depthwise_conv": "depthwise.conv", "_project_conv": "project.conv"},
-    **{"_bn0": "expand.norm", "_bn1": "depthwise.norm", "_bn2": "project.norm"},
+    "_expand_conv": "expand.conv",
+    "_depthwise_conv": "depthwise.conv",
+    "_project_conv": "project.conv",
+    "_bn0": "expand.norm",
+    "_bn1": "depthwise.norm",
+    "_bn2": "project.norm",
 }
 
 
@@ -276,15 +266,14 @@ def own_name(name: str) -> str:
     return f"{_OUTSIDE_BLOCKS[layer]}.{tensor}"
 
 
-def efficientnet_lite(
-    name: str, width: float, depth: float, side: int, channels: int, classes: int, *, pretrained: bool = False
-) -> EfficientNetLite:
-    """Make a network of this family; the first four arguments define which.
+def efficientnet_lite(name: str, channels: int, classes: int, *, pretrained: bool = False) -> EfficientNetLite:
+    """Make the network of this name.
 
     Pretrained weights for color images are summed over the channels for grayscale ones, which gives the outputs for a
     color image of three equal channels. A classifier of another size than 1000 is initialized randomly.
     """
-    network = EfficientNetLite(channels, classes, width=width, depth=depth, native_side=side)
+    width, depth = SCALES[name]
+    network = EfficientNetLite(channels, classes, width=width, depth=depth, native_side=SIDES[name])
     if not pretrained:
         return network
     if channels not in (1, 3):
@@ -304,13 +293,6 @@ def efficientnet_lite(
 
 
 def missing_weights(name: str) -> str | None:
-    """Why the pretrained weights of a network of this family cannot be loaded; None if they can."""
-    return installation_problem(name, WEIGHTS[name])
-
-
-for _name, _width, _depth in (
-    ("efficientnet-lite0", 1.0, 1.0),
-    ("efficientnet-lite1", 1.0, 1.1),
-    ("efficientnet-lite2", 1.1, 1.2),
-):
-    register_network(_name, partial(efficientnet_lite, _name, _width, _depth, SIDES[_name]))
+    """Why the pretrained weights of a network cannot be loaded, and how to install them; None if they can."""
+    weights = WEIGHTS[name]
+    return None if weights.is_installed else f"the weights of {name} are not installed: {weights.command}"

@@ -4,8 +4,8 @@ import importlib.util
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import numpy as np
@@ -24,32 +24,28 @@ AT_ONCE = 64  # images
 
 
 def to_onnx(module: nn.Module, example: Tensor, *outputs: str) -> Any:
-    """Convert a module to an ONNX model, for batches of any size.
+    """Convert a module to an ONNX model (`onnx.ModelProto`) for batches of any size.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A module in evaluation mode with one input.
-    example : Tensor
-        An input of at least two rows; their number does not matter.
-    *outputs : str
-        Names for the outputs; the input is called "images".
-
-    Returns
-    -------
-    onnx.ModelProto
-        The model.
+    The module is in evaluation mode and has one input, which is called "images"; the example has at least two rows.
+    `outputs` are names for the outputs.
     """
-    with _quiet():
-        program = torch.onnx.export(
-            module,
-            (example,),
-            dynamo=True,
-            verbose=False,
-            input_names=["images"],
-            output_names=outputs or None,
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-        )
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # the exporter's messages are for its developers
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                module,
+                (example,),
+                dynamo=True,
+                verbose=False,
+                input_names=["images"],
+                output_names=outputs or None,
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )
+    finally:
+        logger.setLevel(level)
     assert program is not None
     return program.model_proto
 
@@ -57,20 +53,10 @@ def to_onnx(module: nn.Module, example: Tensor, *outputs: str) -> Any:
 def accelerated(module: nn.Module, count: int = 0) -> nn.Module:
     """The same module, computed in ONNX Runtime where that saves time: on a CPU, for many images, without gradients.
 
-    The conversion takes seconds, so it is done at the first batch if `count` images are worth it, or when that many
-    have been computed. A module that cannot be converted, or that ONNX Runtime computes differently, stays in torch.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A module in evaluation mode: uint8 images (n, c, h, w) → a tensor, or the `Output` of a classifier.
-    count : int
-        The number of images to expect, if it is known.
-
-    Returns
-    -------
-    torch.nn.Module
-        A module with the same outputs, except for rounding. It must not be trained.
+    The module is in evaluation mode and maps uint8 images (n, c, h, w) to a tensor, or to the `Output` of a classifier;
+    `count` images are expected, if that is known. The conversion takes seconds, so it is done at the first batch if
+    `count` images are worth it, or when that many have been computed. A module that cannot be converted, or that ONNX
+    Runtime computes differently, stays in torch.
     """
     return _Accelerated(module, count)
 
@@ -87,16 +73,12 @@ class _Accelerated(nn.Module):
         self._function: Callable[[Tensor], Any] | None = None
 
     def forward(self, images: Tensor) -> Any:
-        """Compute the output of the module."""
         self._computed += len(images)
-        if not self._tried and self._is_worthwhile(images):
-            self._tried, self._function = True, onnx_function(self.module, images[:2])
-        return (self._function or self.module)(images)
-
-    def _is_worthwhile(self, images: Tensor) -> bool:
         pixels = images.shape[2] * images.shape[3] * max(self._count, self._computed)
         on_cpu = images.device.type == "cpu" and not torch.is_grad_enabled()
-        return on_cpu and len(images) > 1 and pixels >= WORTH_CONVERTING
+        if not self._tried and on_cpu and len(images) > 1 and pixels >= WORTH_CONVERTING:
+            self._tried, self._function = True, onnx_function(self.module, images[:2])
+        return (self._function or self.module)(images)
 
 
 def onnx_function(module: nn.Module, example: Tensor) -> Callable[[Tensor], Any] | None:
@@ -112,13 +94,16 @@ def onnx_function(module: nn.Module, example: Tensor) -> Callable[[Tensor], Any]
             values = _run(session, images)
             return Output(values[0], values[-1]) if isinstance(expected, Output) else values[0]
 
-        differs = _differs(function(other), expected)
+        found = function(other)
+        pairs = zip(found, expected, strict=True) if isinstance(expected, Output) else [(found, expected)]
+        # A comparison with NaN is false, so that NaN is refused, too.
+        equal = all(bool((ours - theirs).abs().max() <= TOLERANCE * theirs.abs().max()) for ours, theirs in pairs)
     except Exception as error:  # of many kinds
         log.debug("ONNX Runtime is not used: %s", error)
         return None
-    if differs:
+    if not equal:
         log.debug("ONNX Runtime is not used: its outputs differ from those of PyTorch")
-    return None if differs else function
+    return function if equal else None
 
 
 class _Tensors(nn.Module):
@@ -141,13 +126,6 @@ def _run(session: Any, images: Tensor) -> list[Tensor]:
     return [torch.from_numpy(np.concatenate(values)) for values in zip(*batches, strict=True)]
 
 
-def _differs(ours: Any, expected: Any) -> bool:
-    """Whether the outputs differ by more than rounding."""
-    pairs = zip(ours, expected, strict=True) if isinstance(expected, Output) else [(ours, expected)]
-    # A comparison with NaN is false, so that NaN is refused, too.
-    return not all(bool((a - b).abs().max() <= TOLERANCE * b.abs().max()) for a, b in pairs)
-
-
 def onnx_session(content: bytes) -> Any:
     """An ONNX Runtime session on the CPU, with as many threads as torch has."""
     import onnxruntime
@@ -158,17 +136,3 @@ def onnx_session(content: bytes) -> Any:
     # Threads that wait leave the cores to decoding, augmentation and other programs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the exporter's messages, which are for its developers."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -1,13 +1,13 @@
 """Pre-activation Wide ResNets, the networks of the paper."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.networks.registry import NetworkFactory, register_network
 
 __all__ = ["Block", "WideResNet", "wide_resnet"]
 
@@ -43,7 +43,13 @@ class WideResNet(nn.Module):
         self.blocks = nn.Sequential(*layers)
         self.norm = nn.BatchNorm2d(before, eps=1e-3)
         self.head = nn.Linear(before, classes)
-        _initialize(self)
+        # He initialization of the convolutions, Xavier initialization of the head.
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                # N(0, √(2 / (k² · out)))
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Compute logits (n, classes) and features (n, width of the last group) of normalized images (n, c, h, w)."""
@@ -81,18 +87,7 @@ def _activate(maps: Tensor) -> Tensor:
     return F.leaky_relu(maps, 0.1)
 
 
-def _initialize(network: nn.Module) -> None:
-    """He initialization of the convolutions, Xavier initialization of the head."""
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            # N(0, √(2 / (k² · out)))
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(module, nn.Linear):
-            nn.init.xavier_normal_(module.weight)
-            nn.init.zeros_(module.bias)
-
-
-def wide_resnet(name: str) -> NetworkFactory | None:
+def wide_resnet(name: str) -> Callable[[int, int], WideResNet] | None:
     """Find the factory for a name ``wrn-D-W``.
 
     The depth is D = 1 + groups · (2 · blocks + 1): 6·blocks + 4 with three groups, 8·blocks + 5 with four. The width of
@@ -101,37 +96,22 @@ def wide_resnet(name: str) -> NetworkFactory | None:
     Parameters
     ----------
     name : str
-        ``wrn-D-W``, or ``wrn-D-W-large`` for a first group of ⌊135 W / 2⌋ filters.
-
-    Returns
-    -------
-    callable or None
-        The factory ``(channels, classes) -> WideResNet``; None if the name is not of this form.
-
-    Raises
-    ------
-    ConfigError
-        If there is no network of this depth or width.
+        ``wrn-D-W``, or ``wrn-D-W-large`` for a first group of ⌊135 W / 2⌋ filters. None is returned if the name is not
+        of this form; `ConfigError` is raised if there is no network of this depth or width.
     """
     match = re.fullmatch(r"wrn-([0-9]{1,6})-([0-9]{1,6})(-large)?", name)
     if match is None:
         return None
     depth, width, large = int(match[1]), int(match[2]), match[3] is not None
-    if depth > DEEPEST or width > WIDEST:
-        raise ConfigError(f"network '{name}': the depth must be at most {DEEPEST} and the width at most {WIDEST}")
+    if depth > DEEPEST or not 0 < width <= WIDEST:
+        raise ConfigError(
+            f"network '{name}': the width must be at least 1 and at most {WIDEST}, the depth at most {DEEPEST}"
+        )
     for groups in (3, 4):
         blocks, rest = divmod(depth - 1 - groups, 2 * groups)
-        if width == 0:
-            raise ConfigError(f"network '{name}': the width must be at least 1")
         if rest == 0 and blocks > 0:
             filters = 135 * width // 2 if large else 16 * width
             return partial(WideResNet, groups=groups, blocks=blocks, filters=filters)
     raise ConfigError(
         f"network '{name}': the depth must be 6n + 4 (three groups) or 8n + 5 (four), such as 10, 16, 28, 37"
     )
-
-
-register_network("small", partial(WideResNet, groups=3, blocks=1, filters=16))  # wrn-10-1
-register_network("wrn-28-2", partial(WideResNet, groups=3, blocks=4, filters=32))
-register_network("wrn-28-2-large", partial(WideResNet, groups=3, blocks=4, filters=135))
-register_network("wrn-37-2", partial(WideResNet, groups=4, blocks=4, filters=32))

@@ -28,7 +28,7 @@ from rankingmatch.core.untrusted import (
 from rankingmatch.core.versions import FORMATS, check_format
 from rankingmatch.data.decode import preprocessing
 from rankingmatch.networks import Classifier, make_classifier, normalize_head
-from rankingmatch.networks.heads import has_normalized_head
+from rankingmatch.networks.backbone import has_normalized_head
 from rankingmatch.training.snapshot import contiguous_copy
 
 __all__ = ["ModelInfo", "load_model", "save_model"]

@@ -1,43 +1,36 @@
-"""Convolutions with max-pooling whose switches are kept, and the decoder that unpools with them (Zhao et al., 2015)."""
+"""Networks that produce images: the what-where autoencoder of the method swwae, and the generator of cc-gan."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rankingmatch.networks.batchnorm import batch_norm_of_training
-from rankingmatch.networks.registry import register_network
-
-__all__ = ["PooledMaps", "WhatWhereDecoder", "WhatWhereEncoder"]
+__all__ = ["InpaintingGenerator", "PooledMaps", "WhatWhereDecoder", "WhatWhereEncoder"]
 
 Norm = Callable[[int], nn.Module]
 # The stages of a network: the widths of the convolutions before each pooling, and the side of its windows.
 Stages = Sequence[tuple[tuple[int, ...], int]]
+HALVINGS = 3  # of the resolution in the generator
+
+
+def batch_norm_of_training(width: int) -> nn.BatchNorm2d:
+    """BatchNorm for a part that is used in training only: it always normalizes by the batch."""
+    return nn.BatchNorm2d(width, track_running_stats=False)
 
 
 class PooledMaps(NamedTuple):
-    """What a stage of the encoder computes.
+    """What a stage of the encoder computes."""
 
-    Attributes
-    ----------
-    what : Tensor
-        The largest value of each window (n, width, h / pool, w / pool).
-    where : Tensor
-        The switches: where in the map each of them was, of the same shape.
-    size : tuple of int
-        Height and width of the map before pooling.
-    """
-
-    what: Tensor
-    where: Tensor
-    size: tuple[int, int]
+    what: Tensor  # the largest value of each window (n, width, h / pool, w / pool)
+    where: Tensor  # the switches: where in the map each of them was, of the same shape
+    size: tuple[int, int]  # of the map before pooling
 
 
 class WhatWhereEncoder(nn.Module):
-    """A network of convolutions and max-pooling with a linear head; its switches are available to a decoder.
+    """Convolutions and max-pooling with a linear head; a decoder can use its switches (Zhao et al., 2015).
 
     Parameters
     ----------
@@ -64,7 +57,8 @@ class WhatWhereEncoder(nn.Module):
         maps = images
         for stage, (_, pool) in zip(self.stages, self.plan, strict=True):
             maps = F.max_pool2d(stage(maps), pool, ceil_mode=True)
-        return self._output(maps)
+        features = maps.mean((2, 3))
+        return self.head(features), features
 
     def encode(self, images: Tensor) -> tuple[Tensor, list[PooledMaps]]:
         """Compute the logits (n, classes) of normalized images (n, c, h, w), and the pooled maps of all stages."""
@@ -73,15 +67,11 @@ class WhatWhereEncoder(nn.Module):
             whole = stage(maps)
             maps, where = F.max_pool2d(whole, pool, ceil_mode=True, return_indices=True)
             pooled.append(PooledMaps(maps, where, (whole.shape[2], whole.shape[3])))
-        return self._output(maps)[0], pooled
+        return self.head(maps.mean((2, 3))), pooled
 
     def decoder(self) -> "WhatWhereDecoder":
         """Make a decoder whose stages mirror those of this network."""
         return WhatWhereDecoder(self.channels, self.plan)
-
-    def _output(self, maps: Tensor) -> tuple[Tensor, Tensor]:
-        features = maps.mean((2, 3))
-        return self.head(features), features
 
 
 class WhatWhereDecoder(nn.Module):
@@ -89,10 +79,8 @@ class WhatWhereDecoder(nn.Module):
 
     Parameters
     ----------
-    channels, stages
-        Those of the encoder.
-    norm : callable
-        The normalization of a given number of channels.
+    channels, stages, norm
+        As of the encoder.
     """
 
     def __init__(self, channels: int, stages: Stages, norm: Norm = batch_norm_of_training) -> None:
@@ -124,12 +112,53 @@ def _convolutions(widths: Sequence[int], norm: Norm) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-# The paper's network for STL-10, and one for small images.
-register_network(
-    "swwae",
-    partial(
-        WhatWhereEncoder,
-        stages=(((64,), 4), ((64,), 3), ((128, 128), 2), ((256, 256, 256, 512, 512, 512), 2)),
-    ),
-)
-register_network("swwae-small", partial(WhatWhereEncoder, stages=(((32, 32), 2), ((64, 64), 2))))
+class InpaintingGenerator(nn.Module):
+    """Fills holes in images from what is around them: strided convolutions, then transposed ones.
+
+    Parameters
+    ----------
+    channels : int
+        The number of image channels.
+    width : int
+        The number of filters at full resolution; it doubles with every halving.
+    """
+
+    def __init__(self, channels: int, width: int = 32) -> None:
+        super().__init__()
+        widths = [width * 2**level for level in range(HALVINGS + 1)]
+        self.stem = nn.Conv2d(channels + 1, width, 3, padding=1, bias=False)
+        self.down = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1, bias=False) for a, b in pairwise(widths))
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(b, a, 3, stride=2, padding=1, bias=False) for a, b in reversed(list(pairwise(widths)))
+        )
+        self.norms = nn.ModuleList(batch_norm_of_training(size) for size in [*widths, *reversed(widths[:-1])])
+        self.pixels = nn.Conv2d(width, channels, 3, padding=1)
+        for layer in (self.stem, *self.down, *self.up):
+            assert isinstance(layer.weight, Tensor)
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+
+    def forward(self, images: Tensor, kept: Tensor) -> Tensor:
+        """Generate images (n, c, h, w) with values 0 to 255, also outside of the hole.
+
+        Parameters
+        ----------
+        images : Tensor
+            Images (n, c, h, w) with values 0 to 255.
+        kept : Tensor
+            Booleans (n, 1, h, w): False in the hole, which the generator does not see.
+        """
+        norms = iter(self.norms)
+        seen = torch.where(kept, images / 127.5 - 1, 0)
+        maps = _activate(next(norms)(self.stem(torch.cat([seen, kept.to(seen.dtype)], 1))))
+        sizes = []
+        for layer in self.down:
+            sizes.append(maps.shape[2:])
+            maps = _activate(next(norms)(layer(maps)))
+        for layer in self.up:
+            maps = _activate(next(norms)(layer(maps, output_size=sizes.pop())))
+        pixels: Tensor = self.pixels(maps)
+        return 255 * pixels.float().sigmoid()
+
+
+def _activate(maps: Tensor) -> Tensor:
+    return F.leaky_relu(maps, 0.1)

@@ -75,17 +75,15 @@ NETWORK = """
 import torch
 from my_layers import Head
 def Plain(channels, classes):
-    from my_later import width
-    return torch.nn.Sequential(torch.nn.Flatten(), Head(width * channels, classes))
+    return torch.nn.Sequential(torch.nn.Flatten(), Head(64 * channels, classes))
 """
 
 
 @pytest.fixture
 def own_network(poisoned: Path) -> Path:
-    """A network in the current directory that imports its neighbors, and tries an optional package."""
+    """A network in the current directory that imports its neighbor."""
     (poisoned / "my_network.py").write_text(NETWORK)
     (poisoned / "my_layers.py").write_text("from torch.nn import Linear as Head\n")
-    (poisoned / "my_later.py").write_text("width = 64\n")
     return poisoned
 
 
@@ -93,7 +91,7 @@ OWN = ("-m", "rankingmatch", *QUICK[:5], "my_network:Plain", *QUICK[6:])
 
 
 @pytest.mark.slow
-def test_a_network_of_the_users_own_is_found_and_imports_its_neighbors(own_network: Path) -> None:
+def test_a_network_of_the_users_own_is_found_and_imports_its_neighbor(own_network: Path) -> None:
     done = run(own_network, *OWN)
     assert done.returncode == 0, done.stderr
     assert not (own_network.parent / "executed").exists()

@@ -15,17 +15,6 @@ from typing import IO, Any
 
 from rankingmatch.core.names import to_utf8
 
-__all__ = [
-    "create_directory_beside",
-    "open_for_appending",
-    "opened_atomically",
-    "opened_output",
-    "unused_path",
-    "write_atomically",
-    "write_json",
-    "write_output",
-]
-
 LONGEST_STEM = 200  # bytes: a name has at most 255, and gets a number and an ending
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -94,29 +83,24 @@ def opened_output(path: Path) -> Iterator[IO[bytes]]:
     Links are followed, and a device or named pipe, such as /dev/stdout, is written to as it is. Any other file appears
     when it is complete.
     """
-    target = Path(os.path.realpath(path))
     if not _is_special(path):
-        with opened_atomically(target) as file:
+        with opened_atomically(Path(os.path.realpath(path))) as file:
             yield file
         return
-    # Not `target`: the path of a pipe that /dev/stdout stands for cannot be opened.
+    # Not the real path: that of a pipe that /dev/stdout stands for cannot be opened.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)), "wb") as file:
         yield file
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a path is that of a device, named pipe or socket."""
+    """Whether a path is a device, named pipe or socket, or an open file of this process, such as /dev/stdout."""
     try:
         mode = path.stat().st_mode
     except OSError:  # there is no such file yet
         return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _is_own_stream(path)
-
-
-def _is_own_stream(path: Path) -> bool:
-    """Whether a path stands for an open file of this process, such as /dev/stdout when that is a regular file."""
-    real = os.path.realpath(path.parent)
-    return (real.startswith("/proc/") and real.endswith("/fd")) or str(path) in ("/dev/stdout", "/dev/stderr")
+    parent = os.path.realpath(path.parent)
+    own = (parent.startswith("/proc/") and parent.endswith("/fd")) or str(path) in ("/dev/stdout", "/dev/stderr")
+    return own or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def write_output(path: Path, content: bytes) -> None:

@@ -12,17 +12,6 @@ import torch
 from rankingmatch.core.distributed import own_device
 from rankingmatch.core.errors import ConfigError, first_line, setting
 
-__all__ = [
-    "autocast",
-    "computes_bfloat16",
-    "find_device",
-    "full_precision",
-    "keep_freed_memory",
-    "on_threads",
-    "peak_memory",
-    "reset_peak_memory",
-]
-
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 LARGE = 1 << 30  # bytes
 _PROCESS = Path("/proc/self")

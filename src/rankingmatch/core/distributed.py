@@ -208,7 +208,7 @@ def _local_rank() -> int:
     return int(os.environ["LOCAL_RANK"])
 
 
-# --- rows ---------------------------------------------------------------------------------------------------
+# --- rows and sums, with gradient ------------------------------------------------------------------------------
 
 
 def own_rows(rows: Any) -> Any:
@@ -217,19 +217,36 @@ def own_rows(rows: Any) -> Any:
 
 
 def gathered(own: Tensor, total: int) -> Tensor:
-    """All `total` rows, of which every process owns a share: the same on all processes, with gradient."""
+    """All `total` rows, of which every process owns a share: the same on all processes, with gradient.
+
+    All processes have the same loss, so each takes its own rows of the gradient, multiplied by n.
+    """
     if world_size() == 1 or total < world_size():
         return own
-    whole: Tensor = _Gather.apply(own, total)  # type: ignore[no-untyped-call]
-    return whole
+    return _linear(own, lambda rows: _all_rows(rows, total), lambda gradient: own_rows(gradient) * world_size())
 
 
 def scattered(whole: Tensor) -> Tensor:
-    """`own_rows` of a tensor that is the same on all processes, with gradient."""
+    """`own_rows` of a tensor that is the same on all processes, with gradient: the inverse of `gathered`."""
     if world_size() == 1 or len(whole) < world_size():
         return whole
-    own: Tensor = _Scatter.apply(whole)  # type: ignore[no-untyped-call]
-    return own
+    total = len(whole)
+    return _linear(
+        whole, lambda rows: own_rows(rows).clone(), lambda gradient: _all_rows(gradient / world_size(), total)
+    )
+
+
+def shared(whole: Tensor) -> Tensor:
+    """A tensor that is the same on all processes, each of which computes a part of a sum from it.
+
+    The gradient is the sum of those of all parts.
+    """
+    return whole if world_size() == 1 else _linear(whole, lambda same: same.view_as(same), _total)
+
+
+def summed(part: Tensor) -> Tensor:
+    """The sum of the parts of all processes: the same on all of them. Each part has the gradient of the sum."""
+    return part if world_size() == 1 else _linear(part, _total, lambda gradient: gradient)
 
 
 def _all_rows(own: Tensor, total: int) -> Tensor:
@@ -242,79 +259,26 @@ def _all_rows(own: Tensor, total: int) -> Tensor:
     return torch.stack(received, 1).flatten(0, 1)[:total]
 
 
-class _Gather(torch.autograd.Function):
-    """Own rows → all rows. All processes have the same loss, so each takes its own rows of the gradient.
-
-    Multiplied by n, because DDP divides the sum over the processes by n.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, own: Tensor, total: int) -> Tensor:
-        return _all_rows(own, total)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return own_rows(gradients[0]) * world_size(), None
-
-
-class _Scatter(torch.autograd.Function):
-    """All rows → own rows: the inverse of `_Gather`."""
-
-    @staticmethod
-    def forward(ctx: Any, whole: Tensor) -> Tensor:
-        ctx.total = len(whole)
-        return own_rows(whole).clone()  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return _all_rows(gradients[0] / world_size(), ctx.total)
-
-
-# --- sums ---------------------------------------------------------------------------------------------------
-
-
-def shared(whole: Tensor) -> Tensor:
-    """A tensor that is the same on all processes, each of which computes a part of a sum from it, with gradient."""
-    if world_size() == 1:
-        return whole
-    same: Tensor = _Share.apply(whole)  # type: ignore[no-untyped-call]
-    return same
-
-
-def summed(part: Tensor) -> Tensor:
-    """The sum of the parts of all processes: the same on all of them, with gradient."""
-    if world_size() == 1:
-        return part
-    total: Tensor = _Sum.apply(part)  # type: ignore[no-untyped-call]
+def _total(part: Tensor) -> Tensor:
+    total = part.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
     return total
 
 
-class _Share(torch.autograd.Function):
-    """Unchanged. The gradient is the sum of those of all parts."""
+def _linear(tensor: Tensor, forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor], Tensor]) -> Tensor:
+    """`forward` of a tensor, and `backward` of its gradient."""
+    return _Linear.apply(tensor, forward, backward)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, forward: Callable[..., Tensor], backward: Callable[..., Tensor]) -> Tensor:
+        ctx.of_gradient = backward
+        return forward(tensor)
 
     @staticmethod
-    def forward(ctx: Any, whole: Tensor) -> Tensor:
-        return whole.view_as(whole)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
-
-
-class _Sum(torch.autograd.Function):
-    """Parts → their sum. Each part has the gradient of the sum, which is the same on all processes."""
-
-    @staticmethod
-    def forward(ctx: Any, part: Tensor) -> Tensor:
-        total = part.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        return gradients[0]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.of_gradient(gradients[0]), None, None
 
 
 # --- models -------------------------------------------------------------------------------------------------

@@ -31,11 +31,6 @@ def setting(name: str) -> str:
     return f"{_OPEN}{name}{_CLOSE}"
 
 
-def spelled(message: str, spell: Callable[[str], str] = str) -> str:
-    """A message with every name marked by `setting` as `spell` writes it; by default the name itself."""
-    return _MARKED.sub(lambda mark: spell(mark[1]), message)
-
-
 class RankingMatchError(Exception):
     """Base of all errors of this package: a message that says what is wrong and how to fix it."""
 
@@ -43,8 +38,8 @@ class RankingMatchError(Exception):
         return self.spelled()
 
     def spelled(self, spell: Callable[[str], str] = str) -> str:
-        """The message with the names of options as an interface spells them."""
-        return spelled(super().__str__(), spell)
+        """The message with the names of options as an interface spells them; by default the names themselves."""
+        return _MARKED.sub(lambda mark: spell(mark[1]), super().__str__())
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -131,14 +126,12 @@ def require(condition: bool, problem: str) -> None:
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> ConfigError:
     """The error for a name that is not in a table, with the nearest names that are."""
-    names = list(known)
-    similarity = {candidate: _similarity(name, candidate) for candidate in names}
-    near = [candidate for candidate in names if similarity[candidate] >= max([0.5, *similarity.values()])][:3]
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from: {', '.join(sorted(names))}"
+
+    def similarity(candidate: str) -> float:  # the beginning of a longer name counts as much as the whole name
+        parts = (candidate, candidate[: len(name) + 1])
+        return max(difflib.SequenceMatcher(None, name, part).ratio() for part in parts)
+
+    found = {candidate: similarity(candidate) for candidate in known}
+    near = [candidate for candidate, ratio in found.items() if ratio >= max([0.5, *found.values()])][:3]
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from: {', '.join(sorted(found))}"
     return ConfigError(f"unknown {kind} '{name}'; {remedy}{hint}")
-
-
-def _similarity(name: str, candidate: str) -> float:
-    """How similar two names are, from 0 to 1; the beginning of a longer name counts as much as the whole name."""
-    whole = difflib.SequenceMatcher(None, name, candidate).ratio()
-    return max(whole, difflib.SequenceMatcher(None, name, candidate[: len(name) + 1]).ratio())

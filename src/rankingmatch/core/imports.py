@@ -2,7 +2,7 @@
 
 Torch and other packages try to import optional packages. If the current directory were on `sys.path`, a file `dill.py`
 or a class folder `pandas/` in it would be imported as one of them. So the command line removes it. A module that the
-user names may be there: from then on, files of code in it can be imported, if nothing installed has their name.
+user names may be there: while it is loaded, modules beside it can be imported, if nothing installed has their name.
 
 An import path that a file contains, such as the header of a model, is the choice of whoever wrote the file. It is used
 only if the user trusts files, or has given the same import path.
@@ -18,7 +18,6 @@ import sys
 TYPE_CHECKING = False  # the module `typing` is not imported at Python's start
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from importlib.machinery import ModuleSpec
     from typing import Any
 
 _trusted: "set[str]" = set()
@@ -57,20 +56,6 @@ def forget_current_directory() -> None:
     sys.path[:] = [path for path in sys.path if path and (os.path.realpath(path) != here or here in kept)]
 
 
-class _CodeIn:
-    """Finds the modules in a directory; a folder of images is not one."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """The specification of a module in the directory."""
-        from importlib.machinery import PathFinder
-
-        spec = PathFinder.find_spec(fullname, [self.directory]) if path is None else None
-        return spec if spec is not None and spec.loader is not None else None
-
-
 def import_object(kind: str, path: str) -> "Any":
     """The object that `package.module:name` refers to; ConfigError if it cannot be imported."""
     import importlib.util
@@ -83,9 +68,11 @@ def import_object(kind: str, path: str) -> "Any":
         raise ConfigError(
             f"{kind} '{path}' is part of Python's standard library; use a module of your own or of a package"
         )
+    here: list[str] = []
     try:
         if first not in sys.modules and importlib.util.find_spec(first) is None:
-            sys.meta_path.append(_CodeIn(os.getcwd()))  # noqa: PTH109 - after what is installed
+            here.append(os.getcwd())  # noqa: PTH109
+        sys.path += here  # last: it replaces nothing that is installed
         found = getattr(importlib.import_module(module), name)
     except Exception as error:  # a module may raise anything while it is imported
         reason = f"{type(error).__name__}: {error}"
@@ -93,6 +80,9 @@ def import_object(kind: str, path: str) -> "Any":
             f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run from a directory where "
             "it can be found, or set PYTHONPATH"
         ) from error
+    finally:
+        for directory in here:
+            sys.path.remove(directory)
     trust([path])
     return found
 

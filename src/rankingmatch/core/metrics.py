@@ -1,4 +1,4 @@
-"""Metrics of predictions."""
+"""Metrics of predictions, in percent. Row i of a confusion matrix (classes, classes) counts the images of class i."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,75 +20,29 @@ class Errors:
 
     @classmethod
     def of(cls, confusion: np.ndarray) -> "Errors":
-        """The errors in a confusion matrix (classes, classes)."""
+        """The errors in a confusion matrix."""
         return cls(error_rate(confusion), balanced_error_rate(confusion), class_recalls(confusion))
 
 
 def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """Count images by true and predicted class.
-
-    Parameters
-    ----------
-    truth, predicted : ndarray
-        Labels (n,).
-    classes : int
-        The number of classes.
-
-    Returns
-    -------
-    ndarray
-        Counts (classes, classes): row = true class, column = predicted class.
-    """
+    """Count images by true label (n,), the row, and predicted label (n,), the column."""
     counts = np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes)
 
 
 def error_rate(confusion: np.ndarray) -> float:
-    """Percentage of images that are predicted as another class.
-
-    Parameters
-    ----------
-    confusion : ndarray
-        The confusion matrix (classes, classes).
-
-    Returns
-    -------
-    float
-        The error rate in percent.
-    """
+    """Percentage of images that are predicted as another class."""
     return 100.0 * (1.0 - float(np.trace(confusion)) / float(confusion.sum()))
 
 
 def class_recalls(confusion: np.ndarray) -> list[float | None]:
-    """Recall of each class: the percentage of its images that are predicted as it.
-
-    Parameters
-    ----------
-    confusion : ndarray
-        The confusion matrix (classes, classes).
-
-    Returns
-    -------
-    list of float or None
-        Percentages; None for a class without images.
-    """
+    """For each class, the percentage of its images that are predicted as it; None for a class without images."""
     counts = zip(np.diag(confusion).tolist(), confusion.sum(1).tolist(), strict=True)
     return [100.0 * right / images if images else None for right, images in counts]
 
 
 def balanced_error_rate(confusion: np.ndarray) -> float:
-    """Mean over the classes of the percentage of their images that are predicted as another class.
-
-    Parameters
-    ----------
-    confusion : ndarray
-        The confusion matrix (classes, classes); classes without images are left out.
-
-    Returns
-    -------
-    float
-        The balanced error rate in percent.
-    """
+    """Mean over the classes that have images of the percentage that is predicted as another class."""
     recalls = [recall for recall in class_recalls(confusion) if recall is not None]
     return 100.0 - sum(recalls) / len(recalls)
 
@@ -96,19 +50,7 @@ def balanced_error_rate(confusion: np.ndarray) -> float:
 def calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 15) -> float:
     """Expected calibration error: the mean difference between confidence and accuracy over bins of equal width.
 
-    Parameters
-    ----------
-    confidence : ndarray
-        The probability of the predicted class (n,).
-    correct : ndarray
-        Whether the prediction is correct (n,).
-    bins : int
-        The number of bins.
-
-    Returns
-    -------
-    float
-        The error in percent.
+    `confidence` (n,) is the probability of the predicted class, `correct` (n,) whether it is the true one.
     """
     index = np.minimum((confidence * bins).astype(int), bins - 1)
     count = np.bincount(index, minlength=bins)

@@ -10,19 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO
 
-__all__ = [
-    "csv_text",
-    "file_cell",
-    "first_few",
-    "folder_names",
-    "name_in_cell",
-    "printable",
-    "row_writer",
-    "text_cell",
-    "text_name",
-    "to_utf8",
-]
-
 NAMES_SHOWN = 5
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell that begins like this for a formula
 

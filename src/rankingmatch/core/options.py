@@ -54,10 +54,10 @@ class Option:
     name: str
     type: type
     default: Any
-    help: str
-    interval: str
     choices: tuple[str, ...]
     optional: bool
+    help: str
+    interval: str
     used_by: tuple[str, ...]
     kind: Kind
     path: bool
@@ -76,26 +76,17 @@ def flag(name: str) -> str:
 def options_of(settings: type) -> list[Option]:
     """The options declared by a settings class, in order."""
     hints = get_type_hints(settings)
-    return [_describe(field, hints[field.name]) for field in dataclasses.fields(settings) if "help" in field.metadata]
-
-
-def _describe(field: "dataclasses.Field[Any]", hint: Any) -> Option:
-    optional = get_origin(hint) is UnionType
-    if optional:
-        (hint,) = (part for part in get_args(hint) if part is not NoneType)
-    choices = get_args(hint) if get_origin(hint) is Literal else ()
-    return Option(
-        name=field.name,
-        type=str if choices else hint,
-        default=field.default,
-        help=field.metadata["help"],
-        interval=field.metadata["interval"],
-        choices=choices,
-        optional=optional,
-        used_by=field.metadata["used_by"],
-        kind=field.metadata["kind"],
-        path=field.metadata["path"],
-    )
+    options = []
+    for field in dataclasses.fields(settings):
+        if "help" not in field.metadata:
+            continue
+        hint = hints[field.name]
+        if optional := get_origin(hint) is UnionType:
+            (hint,) = (part for part in get_args(hint) if part is not NoneType)
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        of_type = str if choices else hint
+        options.append(Option(field.name, of_type, field.default, choices, optional, **field.metadata))
+    return options
 
 
 def validate(settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""Schedules: values that depend on the step of training."""
+"""Schedules: values that depend on the step s, from 0, of S steps of training."""
 
 import math
 from typing import Literal
@@ -9,74 +9,26 @@ Annealing = Literal["none", "linear", "exp", "log"]
 
 
 def cosine(base: float, step: int, steps: int) -> float:
-    """Learning rate at a step, Eq. (8): η cos(7πs / 16S).
-
-    Parameters
-    ----------
-    base : float
-        η, the learning rate at step 0.
-    step, steps : int
-        The step s, from 0, and the total number of steps S.
-
-    Returns
-    -------
-    float
-        The learning rate.
-    """
+    """Learning rate at a step, Eq. (8): η cos(7πs / 16S)."""
     return base * math.cos(7 * math.pi * step / (16 * steps))
 
 
 def ema_decay(decay: float, step: int) -> float:
-    """Decay of the weight average at a step, with warm-up: min(decay, (1 + s) / (10 + s)).
-
-    Parameters
-    ----------
-    decay : float
-        The decay after the warm-up.
-    step : int
-        The step s, from 0.
-
-    Returns
-    -------
-    float
-        The decay.
-    """
+    """Decay of the average of the weights at a step, with warm-up: min(decay, (1 + s) / (10 + s))."""
     return min(decay, (1 + step) / (10 + step))
 
 
 def statistics_momentum(steps: int) -> float:
     """Weight of a new batch in running statistics that cover the same fraction of training whatever its length.
 
-    It is the momentum of BatchNorm layers, and 1 - decay of the moving averages of a method.
-
-    Parameters
-    ----------
-    steps : int
-        The total number of steps.
-
-    Returns
-    -------
-    float
-        0.001 for the 131,072 steps of a full run, inversely more for a shorter one, at most PyTorch's 0.1.
+    It is the momentum of BatchNorm layers, and 1 - decay of the moving averages of a method: 0.001 for the 131,072
+    steps of a full run, inversely more for a shorter one, at most PyTorch's 0.1.
     """
     return min(0.1, max(0.001, 0.001 * 131_072 / steps))
 
 
 def linear_ramp(step: int, steps: int, fraction: float) -> float:
-    """Linear increase from 0 to 1 over a fraction of training: min(1, s / (fraction · S)).
-
-    Parameters
-    ----------
-    step, steps : int
-        The step s, from 0, and the total number of steps S.
-    fraction : float
-        The fraction of training after which the value is 1.
-
-    Returns
-    -------
-    float
-        A value in [0, 1].
-    """
+    """Linear increase from 0 to 1 over a fraction of training: min(1, s / (fraction · S))."""
     length = fraction * steps
     return 1.0 if step >= length else step / length
 
@@ -84,20 +36,8 @@ def linear_ramp(step: int, steps: int, fraction: float) -> float:
 def tsa_threshold(kind: Annealing, step: int, steps: int, classes: int) -> float:
     """Threshold of training signal annealing: α (1 - 1/K) + 1/K, which rises from 1/K for K classes to 1.
 
-    Parameters
-    ----------
-    kind : {"none", "linear", "exp", "log"}
-        α is s/S ("linear"), e^(5 (s/S - 1)) ("exp": rises late) or 1 - e^(-5 s/S) ("log": rises early). "none" is an
-        infinite threshold.
-    step, steps : int
-        The step s, from 0, and the total number of steps S.
-    classes : int
-        K.
-
-    Returns
-    -------
-    float
-        The threshold.
+    α is s/S ("linear"), e^(5 (s/S - 1)) ("exp": rises late) or 1 - e^(-5 s/S) ("log": rises early). "none" is an
+    infinite threshold.
     """
     done = step / steps
     if kind == "none":

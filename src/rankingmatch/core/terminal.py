@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TextColumn
 
-__all__ = ["plain_console", "prepare_streams", "settle_output", "stop_requests", "task_column", "was_closed"]
-
 FILE_WIDTH = 160  # characters of a table, if the output is not a terminal
 _closed: set[str] = set()
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from rankingmatch.core.errors import RunError
 
-__all__ = ["FORMATS", "check_format", "source_commit"]
-
 FORMATS = {
     "config": 2,  # 2: `licence` became `license`
     "split": 2,  # 2: the unlabeled images, if some are left out

@@ -16,10 +16,9 @@ from typing import Any
 from rankingmatch.bench.workers import RUN_AGAIN, train_to_result, with_threads
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, setting
 from rankingmatch.runs.config import Plan
-from rankingmatch.runs.ray import import_ray, ray_connection
+from rankingmatch.runs.ray import error_of, import_ray, make_task, ray_connection
 from rankingmatch.runs.result import Result
 
-RETRIES = 3
 SECONDS_BETWEEN_UPDATES = 1.0  # of a run: each is a message over the network
 
 
@@ -75,13 +74,14 @@ class Cluster:
         """Submit a run; it is submitted again if its worker is lost or its directory cannot be reached."""
         if self._stopped:
             self._board, self._stopped = self._ray.remote(num_cpus=0)(_Board).remote(), False
-        task = self._ray.remote(
-            num_cpus=self._needs.cpus,
-            num_gpus=self._needs.gpus,
-            max_retries=RETRIES,
-            retry_exceptions=[RunError, OSError],
-            max_calls=1 if plan.config.execution.measure_steps else 0,
-        )(_train)
+        task = make_task(
+            self._ray,
+            _train,
+            cpus=self._needs.cpus,
+            gpus=self._needs.gpus,
+            retried=(RunError, OSError),
+            calls=1 if plan.config.execution.measure_steps else 0,
+        )
         plan = with_threads(plan, self._needs.cpus)
         answer = task.remote(self._board, index, path.absolute(), plan, Path.cwd()).future()
         future: Future[Result] = Future()
@@ -90,18 +90,13 @@ class Cluster:
         return future
 
     def _pass_on(self, answer: "Future[Any]", future: "Future[Result]", path: Path) -> None:
-        """Set the result, or the original error."""
-        error: Any = answer.exception()
-        if error is None and isinstance(answer.result(), BaseException):
-            error = answer.result()
-        if isinstance(error, self._ray.exceptions.RayTaskError):
-            error = error.cause
-        elif isinstance(error, self._ray.exceptions.RayError):
-            error = RunError(f"{path}: the run was lost {RETRIES + 1} times, possibly for lack of memory ({error})")
-        if error is None:
-            future.set_result(answer.result())
+        """Set the result, or the error that the run returned or raised."""
+        error = answer.exception()
+        found = error_of(self._ray, error, f"{path}: the run") if error else answer.result()
+        if isinstance(found, BaseException):
+            future.set_exception(found)
         else:
-            future.set_exception(error)
+            future.set_result(found)
 
     def steps(self) -> list[tuple[int, int]]:
         """The steps reached since the last call."""

@@ -21,10 +21,18 @@ from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
 from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
 from rankingmatch.data.presets import suggested_settings
 from rankingmatch.heads.fitting import start_head
-from rankingmatch.methods import find_method, make_method
+from rankingmatch.methods import make_method
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
-from rankingmatch.runs.config import Config, assemble, check_settings, known_values, require_exclusive, setting_options
+from rankingmatch.runs.config import (
+    Config,
+    assemble,
+    check_settings,
+    known_values,
+    require_exclusive,
+    setting_options,
+    with_presets,
+)
 from rankingmatch.runs.display import LogLines
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import fine_tuning, is_fine_tuned
@@ -175,9 +183,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         suggested = suggested_settings(height, width, channels, count)
         if is_fine_tuned(self.network or "", side, every):
             suggested |= known_values(fine_tuning(side, count, every), self.method)
-        if others.get("epochs") is not None:
-            del suggested["steps"]
-        values = {**suggested, **find_method(self.method).preset, **every}
+        values = with_presets("arrays", self.method, suggested, every)
         return assemble("arrays", self.method, {**values, "seed": self._seed()})
 
     def _seed(self) -> int:

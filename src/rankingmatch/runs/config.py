@@ -20,7 +20,7 @@ from rankingmatch.networks import NetworkSettings, input_side
 from rankingmatch.runs.photographs import FINE_TUNING_METHOD, fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
 
-__all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "known_values", "plan_of", "resolve"]
+__all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "known_values", "plan_of", "resolve", "with_presets"]
 
 
 @dataclass(frozen=True)
@@ -181,11 +181,20 @@ def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: 
     fine_tuning = fine_tuning_settings(source, {**own, **given})
     method = method or (DEFAULT_METHOD if fine_tuning is None else FINE_TUNING_METHOD)
     preset = source.preset(given.get("image_size")) if fine_tuning is None else known_values(fine_tuning, method)
+    values = with_presets(source.name, method, preset, given)
+    return Plan(assemble(source.name, method, values), source, preset)
+
+
+def with_presets(dataset: str, method: str, of_images: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are not defaults: of the images, of the method, of the method for this dataset, and given.
+
+    Later ones override earlier ones. All are on one level, with the hyperparameters.
+    """
     info = find_method(method)
-    values = {**preset, **info.preset, **info.dataset_presets.get(source.name, {}), **given}
+    values = {**of_images, **info.preset, **info.dataset_presets.get(dataset, {}), **given}
     if given.get("epochs") is not None:
         values["steps"] = None
-    return Plan(assemble(source.name, method, values), source, preset)
+    return values
 
 
 def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:

@@ -99,10 +99,10 @@ def test_gradient_is_the_derivative(loss: Loss) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 @given(st.permutations(range(10)))
 @settings(max_examples=10, deadline=None)
-def test_row_order_does_not_matter(loss: Loss, order: list[int]) -> None:
+def test_row_order_and_class_names_do_not_matter(loss: Loss, order: list[int]) -> None:
     rows, labels = random_rows(10, 3, seed=2)
-    shuffled = loss(rows[order], labels[order]).item()
-    assert shuffled == pytest.approx(loss(rows, labels).item(), rel=1e-12)
+    renamed = torch.tensor([17, -5, 4])[labels]
+    assert loss(rows[order], renamed[order]).item() == pytest.approx(loss(rows, labels).item(), rel=1e-12)
 
 
 MASKS = {"some": [0, 1, 3, 4, 6, 9], "one of each class": [0, 1, 3], "one": [4], "none": [], "all": list(range(10))}
@@ -146,13 +146,6 @@ def test_the_parts_of_a_loss_by_anchors_add_up(loss: Callable[..., Tensor], mask
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)
-def test_class_names_do_not_matter(loss: Loss) -> None:
-    rows, labels = random_rows(10, 3)
-    renamed = torch.tensor([17, -5, 4])[labels]
-    assert loss(rows, renamed).item() == pytest.approx(loss(rows, labels).item(), rel=1e-12)
-
-
-@pytest.mark.parametrize("loss", DEFAULTS)
 def test_with_l2_normalization_the_scale_of_a_row_does_not_matter(loss: Loss) -> None:
     rows, labels = random_rows(10, 3)
     scaled = rows * torch.logspace(-30, 30, 10, dtype=torch.float64)[:, None]
@@ -183,17 +176,21 @@ def test_value_and_gradient_stay_finite(loss: Loss, case: str) -> None:
     assert torch.isfinite(rows.grad).all()
 
 
-@pytest.mark.parametrize("loss", [batch_all_triplet, partial(batch_hard_triplet, true_triplets=True), contrastive])
-@pytest.mark.parametrize("case", ["single class", "single row", "two rows of two classes", "empty batch"])
-def test_the_loss_is_zero_if_there_is_nothing_to_rank(loss: Loss, case: str) -> None:
-    rows, labels = DEGENERATE[case]
-    assert loss(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0
+NOTHING_TO_RANK = ["single class", "single row", "empty batch"]
+TRUE_TRIPLETS = [batch_all_triplet, partial(batch_hard_triplet, true_triplets=True), contrastive]
 
 
-@pytest.mark.parametrize("case", ["single class", "single row", "empty batch"])
-def test_batch_hard_is_zero_without_negatives(case: str) -> None:
-    rows, labels = DEGENERATE[case]
-    assert batch_hard_triplet(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0
+@pytest.mark.parametrize(
+    ("loss", "cases"),
+    [
+        (batch_hard_triplet, NOTHING_TO_RANK),
+        *((loss, [*NOTHING_TO_RANK, "two rows of two classes"]) for loss in TRUE_TRIPLETS),
+    ],
+)
+def test_the_loss_is_zero_if_there_is_nothing_to_rank(loss: Loss, cases: list[str]) -> None:
+    for case in cases:
+        rows, labels = DEGENERATE[case]
+        assert loss(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0, case
 
 
 def test_an_anchor_without_another_positive_is_pushed_from_its_nearest_negative() -> None:
@@ -205,37 +202,6 @@ def test_an_anchor_without_another_positive_is_pushed_from_its_nearest_negative(
     (gradient,) = torch.autograd.grad(loss, rows)
     assert (gradient.abs().sum(1) > 0).all()
     assert batch_hard_triplet(rows, labels, margin=0.5, true_triplets=True).item() == 0.0
-
-
-def test_half_of_the_anchors_are_without_another_positive_at_100_classes() -> None:
-    """B = 64 of 100 classes: with the literal reading they all cost something, otherwise only about half of them do."""
-    rows, labels = random_rows(64, 100, seed=5)
-    alone = sum(labels.tolist().count(label) == 1 for label in labels.tolist())
-    assert 24 < alone < 40
-    difference = batch_hard_triplet(rows, labels) - batch_hard_triplet(rows, labels, true_triplets=True)
-    nearest = [
-        min(naive.distance(a, b, squared=False) for b, other in pairs if other != label)
-        for pairs in [list(zip(naive.normalized(rows.tolist()), labels.tolist(), strict=True))]
-        for a, label in pairs
-        if labels.tolist().count(label) == 1
-    ]
-    assert difference.item() == pytest.approx(sum(math.log1p(math.exp(0.5 - d)) for d in nearest) / 64)
-
-
-@pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
-def test_contrastive_without_l2_has_a_bound_unless_it_takes_dot_products(scale: float) -> None:
-    rows, labels = random_rows(20, 3)
-    with_l2 = contrastive(rows, labels).item()
-    assert contrastive(rows * scale, labels, l2_normalize=False).item() == pytest.approx(with_l2, rel=1e-12)
-    if scale > 1:
-        assert contrastive(rows * scale, labels, l2_normalize=False, similarity="dot").item() > 1000 * with_l2
-    normalized = contrastive(rows * scale, labels, similarity="dot").item()
-    assert normalized == pytest.approx(with_l2, rel=1e-12)
-
-
-def test_batch_mean_of_one_row_is_the_margin_itself() -> None:
-    value = batch_mean_triplet(torch.randn(1, 3), torch.tensor([0]), margin=0.5)
-    assert value.item() == pytest.approx(math.log1p(math.exp(0.5)))
 
 
 def test_batch_all_equals_a_dense_tensor_of_triplets() -> None:
@@ -277,22 +243,15 @@ def test_no_tensor_is_larger_than_the_matrix_of_pairs(loss: Loss, classes: int) 
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)
-def test_half_precision_logits_are_ranked_in_float32(loss: Loss) -> None:
+def test_half_precision_and_autocast_do_not_affect_ranking_losses(loss: Loss) -> None:
     rows, labels = random_rows(10, 3)
     half = rows.to(torch.bfloat16)
-    value = loss(half, labels)
-    assert value.dtype == torch.float32
-    assert value.item() == pytest.approx(loss(half.float(), labels).item())
-
-
-@pytest.mark.parametrize("loss", DEFAULTS)
-def test_autocast_does_not_affect_ranking_losses(loss: Loss) -> None:
-    rows, labels = random_rows(10, 3)
-    expected = loss(rows.float(), labels)
+    expected = loss(half.float(), labels).item()
     with torch.autocast("cpu", torch.bfloat16):
-        value = loss(rows.float(), labels)
-    assert value.dtype == torch.float32
-    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
+        values = [loss(half, labels), loss(half.float(), labels)]
+    for value in [loss(half, labels), *values]:
+        assert value.dtype == torch.float32
+        assert value.item() == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", DEFAULTS)
@@ -306,105 +265,75 @@ def test_l2_normalized_rows_have_length_one_and_zero_stays_zero() -> None:
     assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0.0, 0.0], [1.0, 0.0]]
 
 
-def test_masked_cross_entropy_divides_by_all_rows() -> None:
-    rows, labels = random_rows(6, 3)
-    mask = [True, False, True, False, False, True]
-    terms = [
-        naive.cross_entropy(row, label)
-        for row, label, kept in zip(rows.tolist(), labels.tolist(), mask, strict=True)
-        if kept
-    ]
-    assert masked_cross_entropy(rows, labels, torch.tensor(mask)).item() == pytest.approx(sum(terms) / 6)
+# --- losses of predictions and targets -----------------------------------------------------------------------
+
+ROWS, LABELS = random_rows(6, 3)
+MASK = torch.tensor([True, False, True, False, False, True])
+TARGETS = random_rows(6, 3, seed=9)[0].softmax(1)
+TARGETS[0] = torch.tensor([0.0, 1.0, 0.0, 0.0])  # so that 0 ln 0 occurs
+COSTS = [naive.cross_entropy(row, label) for row, label in zip(ROWS.tolist(), LABELS.tolist(), strict=True)]
+PAIRS = list(zip(ROWS.tolist(), TARGETS.tolist(), strict=True))
+SOFT_COSTS, SQUARES = [[cost(*pair) for pair in PAIRS] for cost in (naive.soft_cross_entropy, naive.squared_error)]
 
 
-def test_losses_with_target_distributions_equal_their_formulas() -> None:
-    rows, _ = random_rows(6, 3)
-    targets, _ = random_rows(6, 3, seed=9)
-    targets = targets.softmax(1)
-    pairs = list(zip(rows.tolist(), targets.tolist(), strict=True))
-    entropy = sum(naive.soft_cross_entropy(row, target) for row, target in pairs) / 6
-    assert soft_cross_entropy(rows, targets).item() == pytest.approx(entropy)
-    assert brier(rows, targets).item() == pytest.approx(sum(naive.squared_error(*pair) for pair in pairs) / 6)
+def mean_of_kept(costs: list[float], mask: list[bool]) -> float:
+    return sum(cost for cost, kept in zip(costs, mask, strict=True) if kept) / max(sum(mask), 1)
 
 
-@pytest.mark.parametrize("loss", [soft_cross_entropy, brier])
-def test_losses_with_target_distributions_have_finite_gradients_for_extreme_logits(loss: Loss) -> None:
-    rows = (random_rows(6, 3)[0].float() * 1e4).requires_grad_()
-    value = loss(rows, torch.eye(4)[torch.tensor([0, 1, 2, 3, 0, 1])])
-    value.backward()
-    assert value.isfinite()
-    assert rows.grad is not None
-    assert rows.grad.isfinite().all()
+def annealed(threshold: float, costs: list[float], left: int) -> float:
+    """The mean over the rows whose label has at most this probability, which are so many."""
+    kept = [naive.softmax(row)[label] <= threshold for row, label in zip(ROWS.tolist(), LABELS.tolist(), strict=True)]
+    assert sum(kept) == left
+    return mean_of_kept(costs, kept)
 
 
-def test_masked_brier_is_the_mean_over_the_rows_that_are_left() -> None:
-    rows, _ = random_rows(4, 3)
-    targets = random_targets(4)
-    costs = [naive.squared_error(row, target) for row, target in zip(rows.tolist(), targets.tolist(), strict=True)]
-    value = masked_brier(rows, targets, torch.tensor([True, False, False, True]))
-    assert value.item() == pytest.approx((costs[0] + costs[3]) / 2)
-    assert masked_brier(rows, targets, torch.zeros(4, dtype=torch.bool)).item() == 0.0
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.4, 1.0])
-def test_annealed_cross_entropy_ignores_rows_above_the_threshold(threshold: float) -> None:
-    rows, labels = random_rows(9, 3)
-    targets = random_rows(9, 3, seed=9)[0].softmax(1)
-    terms = [
-        naive.soft_cross_entropy(row, target)
-        for row, target, label in zip(rows.tolist(), targets.tolist(), labels.tolist(), strict=True)
-        if naive.softmax(row)[label] <= threshold
-    ]
-    value = tsa_cross_entropy(rows, labels, threshold, targets)
-    assert value.item() == pytest.approx(sum(terms) / len(terms) if terms else 0.0)
-    assert len(terms) == {0.0: 0, 0.2: 5, 0.4: 8, 1.0: 9}[threshold]
-
-
-def random_targets(n: int) -> Tensor:
-    """Probabilities; the first row is one-hot, so that 0 ln 0 occurs."""
-    targets = torch.rand(n, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    targets[0] = torch.tensor([0.0, 1.0, 0.0, 0.0])
-    return targets / targets.sum(1, keepdim=True)
-
-
-def test_kl_divergence_has_one_value_per_row() -> None:
-    (rows, _), targets = random_rows(6, 3), random_targets(6)
-    expected = [naive_methods.kl(t, row) for t, row in zip(targets.tolist(), rows.tolist(), strict=True)]
-    assert kl_divergence(rows, targets).tolist() == pytest.approx(expected)
-    assert kl_divergence(rows, rows.softmax(1)).tolist() == pytest.approx([0.0] * 6, abs=1e-12)
-
-
-def test_entropy_has_one_value_per_row() -> None:
-    rows, _ = random_rows(6, 3)
-    assert entropy(rows).tolist() == pytest.approx([naive_methods.entropy(row) for row in rows.tolist()])
-    assert entropy(torch.zeros(1, 8)).item() == pytest.approx(math.log(8))
-
-
-@pytest.mark.parametrize("threshold", [0.0, 0.2, 0.32, math.inf])
-def test_tsa_ignores_rows_that_are_more_confident_than_the_threshold(threshold: float) -> None:
-    rows, labels = random_rows(6, 3)
-    pairs = list(zip(rows.tolist(), labels.tolist(), strict=True))
-    kept = [naive.cross_entropy(row, label) for row, label in pairs if naive.softmax(row)[label] <= threshold]
-    assert len(kept) == {0.0: 0, 0.2: 4, 0.32: 5, math.inf: 6}[threshold]
-    value = tsa_cross_entropy(rows, labels, threshold).item()
-    assert value == pytest.approx(sum(kept) / max(len(kept), 1))
-
-
-PROBABILISTIC: dict[str, Callable[[Tensor], Tensor]] = {
-    "soft cross-entropy": lambda rows: soft_cross_entropy(rows, random_targets(6).to(rows.dtype)),
-    "KL": lambda rows: kl_divergence(rows, random_targets(6).to(rows.dtype)).sum(),
-    "entropy": lambda rows: entropy(rows).sum(),
-    "TSA": lambda rows: tsa_cross_entropy(rows, torch.tensor([0, 1, 2, 3, 0, 1]), 0.9),
+# Each loss beside its value, or its value for each row.
+CLASSIFICATION: dict[str, tuple[Callable[[Tensor], Tensor], float | list[float]]] = {
+    "masked cross-entropy": (
+        lambda rows: masked_cross_entropy(rows, LABELS, MASK),
+        sum(cost for cost, kept in zip(COSTS, MASK.tolist(), strict=True) if kept) / 6,
+    ),
+    "soft cross-entropy": (lambda rows: soft_cross_entropy(rows, targets(rows)), sum(SOFT_COSTS) / 6),
+    "brier": (lambda rows: brier(rows, targets(rows)), sum(SQUARES) / 6),
+    "masked brier": (
+        lambda rows: masked_brier(rows, targets(rows), MASK),
+        mean_of_kept(SQUARES, MASK.tolist()),
+    ),
+    "masked brier, nothing left": (lambda rows: masked_brier(rows, targets(rows), torch.zeros(6)), 0.0),
+    "KL": (lambda rows: kl_divergence(rows, targets(rows)), [naive_methods.kl(t, row) for row, t in PAIRS]),
+    "entropy": (entropy, [naive_methods.entropy(row) for row in ROWS.tolist()]),
+    **{
+        f"TSA at {threshold}": (
+            partial(tsa_cross_entropy, labels=LABELS, threshold=threshold),
+            annealed(threshold, COSTS, left),
+        )
+        for threshold, left in ((0.0, 0), (0.2, 4), (0.32, 5), (math.inf, 6))
+    },
+    "TSA with targets": (
+        lambda rows: tsa_cross_entropy(rows, LABELS, 0.2, targets(rows)),
+        annealed(0.2, SOFT_COSTS, 4),
+    ),
 }
 
 
-@pytest.mark.parametrize("loss", PROBABILISTIC)
-def test_gradients_of_probabilistic_losses_are_derivatives_and_finite_for_large_logits(loss: str) -> None:
-    rows, _ = random_rows(6, 3)
-    assert torch.autograd.gradcheck(PROBABILISTIC[loss], rows.clone().requires_grad_())
-    large = (rows * 1e4).float().requires_grad_()
-    value = PROBABILISTIC[loss](large)
+def targets(rows: Tensor) -> Tensor:
+    return TARGETS.to(rows.dtype)
+
+
+@pytest.mark.parametrize(("loss", "expected"), CLASSIFICATION.values(), ids=CLASSIFICATION)
+def test_classification_losses_equal_their_formulas_and_have_correct_and_finite_gradients(
+    loss: Callable[[Tensor], Tensor], expected: float | list[float]
+) -> None:
+    assert loss(ROWS).tolist() == pytest.approx(expected)
+    assert torch.autograd.gradcheck(loss, ROWS.clone().requires_grad_())
+    large = (ROWS * 1e4).float().requires_grad_()
+    value = loss(large).sum()
     value.backward()
     assert torch.isfinite(value)
     assert large.grad is not None
     assert torch.isfinite(large.grad).all()
+
+
+def test_predictions_that_are_the_targets_have_no_divergence_and_equal_ones_the_largest_entropy() -> None:
+    assert kl_divergence(ROWS, ROWS.softmax(1)).tolist() == pytest.approx([0.0] * 6, abs=1e-12)
+    assert entropy(torch.zeros(1, 8)).item() == pytest.approx(math.log(8))

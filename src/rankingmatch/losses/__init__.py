@@ -1,18 +1,19 @@
 """The losses of the paper and of related methods, as pure functions of tensors.
 
-Logits are (n, classes), labels (n,) of integers, targets (n, classes) of probabilities. A loss is a scalar with a
-gradient; `kl_divergence` and `entropy` have one value for each row (n,).
+A loss is a scalar with a gradient; `kl_divergence` and `entropy` have one value for each row (n,).
 
 Notes
 -----
-The ranking losses share these parameters:
+The functions share these parameters:
 
-- `logits`: logits, or other vectors to rank (n, classes), and their `labels` (n,).
+- `logits`: logits (n, classes); the ranking losses also take other vectors, `rows` (n, width).
+- `labels`, `targets`: integers (n,), and probabilities (n, classes).
+- `mask`: booleans (n,), the rows that count; of a ranking loss, the rows C that are ranked, by default all.
 - `margin`, `soft_margin`: m, and whether f is softplus; otherwise it is the hinge max(0, ·).
 - `temperature`: T of the contrastive loss.
+- `threshold`: the probability of the label above which a row is left out.
 - `l2_normalize`: whether to L2-normalize the rows first.
 - `squared`: whether d is the squared Euclidean distance; otherwise it is the Euclidean distance.
-- `mask`: booleans (n,), the rows C that are ranked; by default all.
 - `anchors`: positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
 """
 

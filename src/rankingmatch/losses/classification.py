@@ -4,16 +4,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = [
-    "brier",
-    "entropy",
-    "kl_divergence",
-    "masked_brier",
-    "masked_cross_entropy",
-    "soft_cross_entropy",
-    "tsa_cross_entropy",
-]
-
 
 def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """Eq. (3): (1/n) Σ_i m_i H(label_i, softmax(logits_i)), with booleans or weights m (n,).

@@ -2,37 +2,24 @@
 
 They are computed in at least float32, and have finite gradients everywhere: identical rows, a single class, a single
 row and an empty batch included. In the equations, a, p and n are rows of C: an anchor, a row with its label, and a row
-with another label.
+with another label. Tensors of pairs are (k, n), for k anchors and n rows.
+
+BatchAll and Contrastive compute value and gradient together, which takes half as long as autograd at n = 448; so they
+have no second derivative. Except for BatchAll, shapes do not depend on values: rows that do not count have the weight
+0, so that no device has to report a number.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from rankingmatch.core.devices import full_precision
 from rankingmatch.core.distributed import own_rows, shared, summed, world_size
-from rankingmatch.losses.pairwise import (
-    Pairs,
-    distances,
-    margin_function,
-    mean_over_pairs,
-    mean_over_triplets,
-    of_anchors,
-    with_gradient,
-    zero,
-)
-
-__all__ = [
-    "Similarity",
-    "batch_all_triplet",
-    "batch_hard_triplet",
-    "batch_mean_triplet",
-    "contrastive",
-    "l2_normalized",
-    "over_processes",
-]
 
 Similarity = Literal["cosine", "dot"]
 
@@ -50,13 +37,56 @@ def batch_all_triplet(
 ) -> Tensor:
     """BatchAll triplet loss, Eq. (4): the mean of f(m + d_ap - d_an) over all triplets with y_a = y_p ≠ y_n and a ≠ p.
 
-    Memory is O(n²): triplets are visited class by class in blocks of anchors, never as an n×n×n tensor. The gradient is
-    analytic and computed together with the loss, so there is no second derivative.
+    Memory is O(n²): triplets are visited class by class in blocks of anchors, never as an n×n×n tensor.
     """
-    rows, pairs = _ranked(logits, labels, l2_normalize), Pairs.of(labels, mask, anchors)
-    distance = distances(rows, anchors, squared)
-    value, gradient = mean_over_triplets(distance.detach(), labels, pairs, margin, soft_margin)
-    return with_gradient(distance, value, gradient) + zero(rows)
+    distance = _distances(_ranked(logits, labels, l2_normalize), anchors, squared)
+    compute = partial(
+        _mean_over_triplets, labels=labels, mask=mask, anchors=anchors, margin=margin, soft_margin=soft_margin
+    )
+    return _analytic(distance, compute, torch.mul)
+
+
+def _mean_over_triplets(
+    distance: Tensor, labels: Tensor, mask: Tensor | None, anchors: Tensor | None, margin: float, soft_margin: bool
+) -> tuple[Tensor, Tensor]:
+    """Eq. (4) for a matrix of distances d, and its gradient.
+
+    L = 1/V Σ_a Σ_p Σ_n f(m + d_ap - d_an), over V triplets: those of all rows of C, also of those that are no anchors
+    g_apn = f'(m + d_ap - d_an) / V
+    ∂L/∂d_ap = Σ_n g_apn
+    ∂L/∂d_an = -Σ_p g_apn
+    f'(x) = e^x / (1 + e^x) for the soft margin f(x) = ln(1 + e^x), and the step function for the hinge
+
+    The triplets of each class have a shape of their own, so labels and mask are read on the CPU: another device waits.
+    """
+    total, gradient, count = distance.new_zeros(()), torch.zeros_like(distance), 0
+    # e^(m + d_ap - d_an) is a product of two factors, n² exponentials instead of n³, unless one could overflow.
+    factored = soft_margin and bool(distance.numel() and distance.max() + margin < 80)
+    positions = torch.arange(len(labels), device=labels.device) if anchors is None else anchors
+    kept, labels = torch.ones(len(labels), dtype=torch.bool) if mask is None else mask.cpu(), labels.cpu()
+    for label in labels[kept].unique():
+        mine = (labels == label) & kept
+        groups = mine[positions.cpu()], mine, kept & ~mine
+        own, inside, outside = (group.nonzero().squeeze(1).to(distance.device) for group in groups)
+        if len(inside) < 2 or len(outside) == 0:
+            continue
+        count += len(inside) * (len(inside) - 1) * len(outside)
+        # As many anchors at a time as fit into a block of k·n triplets (anchor, positive, negative).
+        for block in own.split(max(1, distance.numel() // (len(inside) * len(outside)))):
+            itself = inside == positions[block][:, None]
+            pull = (distance[block][:, inside] + margin).masked_fill_(itself, -torch.inf)[:, :, None]
+            push = distance[block][:, outside][:, None, :]
+            if factored:
+                odds = pull.exp() * push.neg().exp()
+                total += odds.log1p().sum()
+                slope = odds.div_(odds + 1)
+            else:
+                gap = pull - push
+                total += _margin_function(gap, soft_margin).sum()
+                slope = gap.sigmoid_() if soft_margin else (gap > 0).to(gap.dtype)
+            gradient[block[:, None], inside] = slope.sum(2)
+            gradient[block[:, None], outside] = -slope.sum(1)
+    return total / max(count, 1), gradient.div_(max(count, 1))
 
 
 def batch_hard_triplet(
@@ -82,18 +112,21 @@ def batch_hard_triplet(
     true_triplets : bool
         Whether the positive must be another row: an anchor without one then contributes 0.
     """
-    rows, pairs = _ranked(logits, labels, l2_normalize), Pairs.of(labels, mask, anchors)
-    if len(pairs.same) == 0:
-        return zero(rows)
+    rows = _ranked(logits, labels, l2_normalize)
+    if len(rows) == 0:
+        return rows.sum()
+    same, kept, kept_anchors, count = _pairs(labels, mask, anchors)
     # The matrix only selects the rows; the gradient is that of their 2n distances instead of n².
-    distance = distances(rows.detach(), anchors, squared=False)
-    nearest, nearest_row = distance.masked_fill(pairs.same | ~pairs.kept, torch.inf).min(1)
-    distance.masked_fill_(~(pairs.same & pairs.kept), -torch.inf)
-    furthest, furthest_row = pairs.fill_itself(distance, -torch.inf if true_triplets else 0.0).max(1)
-    pull = _norms(of_anchors(rows, anchors) - rows[furthest_row], squared)
-    push = _norms(of_anchors(rows, anchors) - rows[nearest_row], squared)
-    valid = (furthest >= 0) & (nearest < torch.inf) & pairs.kept_anchors
-    return (margin_function(margin + pull - push, soft_margin) * valid).sum() / pairs.count
+    distance = _distances(rows.detach(), anchors, squared=False)
+    nearest, nearest_row = distance.masked_fill(same | ~kept, torch.inf).min(1)
+    distance.masked_fill_(~(same & kept), -torch.inf)
+    furthest, furthest_row = _fill_itself(distance, anchors, -torch.inf if true_triplets else 0.0).max(1)
+    pull, push = (
+        difference.square().sum(1) if squared else torch.linalg.vector_norm(difference, dim=1)
+        for difference in (_of(rows, anchors) - rows[furthest_row], _of(rows, anchors) - rows[nearest_row])
+    )
+    valid = (furthest >= 0) & (nearest < torch.inf) & kept_anchors
+    return (_margin_function(margin + pull - push, soft_margin) * valid).sum() / count
 
 
 def batch_mean_triplet(
@@ -117,23 +150,20 @@ def batch_mean_triplet(
     true_mean : bool
         Whether to divide each sum by its number of positives or negatives instead of |C|.
     """
-    rows, pairs = _ranked(logits, labels, l2_normalize), Pairs.of(labels, mask, anchors)
-    if len(pairs.same) == 0:
-        return zero(rows)
-    distance = distances(rows, anchors, squared)
+    distance = _distances(_ranked(logits, labels, l2_normalize), anchors, squared)
+    same, kept, kept_anchors, count = _pairs(labels, mask, anchors)
     # Both sums are one, Σ_b w_ab d_ab over all rows b:
     #     w_ab =  1/|C|  if b is a positive of a; b = a changes nothing, because d_aa = 0
     #     w_ab = -1/|C|  if b is a negative of a
     #     w_ab =  0      if b is not in C
-    share = pairs.kept.to(distance.dtype) / pairs.count
-    weight = torch.where(pairs.same, share, -share)
+    share = kept.to(distance.dtype) / count
+    weight = torch.where(same, share, -share)
     if true_mean:
-        same = pairs.same.to(distance.dtype)
-        positives = (same * pairs.kept).sum(1, keepdim=True)
-        negatives = pairs.count - positives
-        weight = (same / (positives - 1).clamp(min=1) - (1 - same) / negatives.clamp(min=1)) * pairs.kept
-    cost = margin_function(margin + (weight * distance).sum(1), soft_margin)
-    return (cost * pairs.kept_anchors).sum() / pairs.count
+        alike = same.to(distance.dtype)
+        positives = (alike * kept).sum(1, keepdim=True)
+        weight = (alike / (positives - 1).clamp(min=1) - (1 - alike) / (count - positives).clamp(min=1)) * kept
+    cost = _margin_function(margin + (weight * distance).sum(1), soft_margin)
+    return (cost * kept_anchors).sum() / count
 
 
 def contrastive(
@@ -148,8 +178,7 @@ def contrastive(
 ) -> Tensor:
     """Contrastive loss, Eq. (7): the mean over pairs of -ln e^(s_ap/T) / (e^(s_ap/T) + Σ_n e^(s_an/T)).
 
-    The pairs are a ≠ p with y_a = y_p; s is the similarity of two rows. The gradient is analytic and computed together
-    with the loss, so there is no second derivative.
+    The pairs are a ≠ p with y_a = y_p; s is the similarity of two rows.
 
     Parameters
     ----------
@@ -160,9 +189,43 @@ def contrastive(
     # The cosine is the dot product of normalized rows; it does not change if they are normalized already.
     rows = _ranked(logits, labels, l2_normalize or similarity == "cosine")
     with full_precision(rows.device):
-        scaled = of_anchors(rows, anchors) @ (rows / temperature).T
-    value, gradient = mean_over_pairs(scaled.detach(), labels, Pairs.of(labels, mask, anchors))
-    return with_gradient(scaled, value, gradient)
+        scaled = _of(rows, anchors) @ (rows / temperature).T
+    return _analytic(scaled, partial(_mean_over_pairs, labels=labels, mask=mask, anchors=anchors), torch.mul)
+
+
+def _mean_over_pairs(
+    similarity: Tensor, labels: Tensor, mask: Tensor | None, anchors: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Eq. (7) for a matrix of similarities s/T, and its gradient.
+
+    L = 1/V Σ_a Σ_p -ln e^(s_ap/T) / (e^(s_ap/T) + Σ_n e^(s_an/T)), over V pairs of rows of C
+      = 1/V Σ_a Σ_p softplus(S_a - s_ap/T),  S_a = ln Σ_n e^(s_an/T)
+    g_ap = σ(S_a - s_ap/T) / V
+    ∂L/∂(s_ap/T) = -g_ap
+    ∂L/∂(s_an/T) = e^(s_an/T - S_a) Σ_p g_ap
+    """
+    same, kept, kept_anchors, _ = _pairs(labels, mask, anchors)
+    # A finite substitute for -inf: a row without negatives then has S_a ≈ -1e37, its pairs cost 0, nothing is NaN.
+    negatives = similarity.masked_fill(same | ~kept, torch.finfo(similarity.dtype).min / 8)
+    positive = _fill_itself((same & kept).to(similarity.dtype), anchors, 0)
+    positive.mul_((kept_anchors.to(positive.dtype) / _number_of_pairs(labels, kept).clamp(min=1))[:, None])
+    share = negatives.softmax(1)  # e^(s_an/T - S_a), at least 1/n where it is largest
+    log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if similarity.numel() else negatives
+    gap = log_sum - similarity
+    value = F.softplus(gap).mul_(positive).sum()
+    pull = gap.sigmoid_().mul_(positive)
+    return value, share.mul_(pull.sum(1, keepdim=True)).sub_(pull)
+
+
+def _number_of_pairs(labels: Tensor, kept: Tensor) -> Tensor:
+    """The number of pairs of two different rows of C with the same label, without a matrix of all pairs."""
+    ordered, order = labels.sort()
+    below = F.pad(kept[order].cumsum(0), (1, 0))  # how many of the first rows are in C
+    first, last = torch.searchsorted(ordered, labels), torch.searchsorted(ordered, labels, right=True)
+    return ((below[last] - below[first] - 1) * kept).sum()
+
+
+# --- rows, pairs, distances ----------------------------------------------------------------------------------
 
 
 def _ranked(logits: Tensor, labels: Tensor, l2_normalize: bool) -> Tensor:
@@ -184,9 +247,64 @@ def l2_normalized(rows: Tensor) -> Tensor:
     return scaled / torch.where(length > 0, length, torch.inf)
 
 
-def _norms(differences: Tensor, squared: bool) -> Tensor:
-    """The (squared) Euclidean norm of each row; the gradient at 0 is 0."""
-    return differences.square().sum(1) if squared else torch.linalg.vector_norm(differences, dim=1)
+def _pairs(labels: Tensor, mask: Tensor | None, anchors: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Pairs with the same label (k, n), each row with itself, too; the rows (n,) and anchors (k,) in C; |C| or 1."""
+    kept = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
+    return _of(labels, anchors)[:, None] == labels, kept, _of(kept, anchors), kept.sum().clamp(min=1)
+
+
+def _of(rows: Tensor, anchors: Tensor | None) -> Tensor:
+    """The anchors among the rows (n, …)."""
+    return rows if anchors is None else rows[anchors]
+
+
+def _fill_itself(matrix: Tensor, anchors: Tensor | None, value: float) -> Tensor:
+    """Set the entries of each anchor with itself in a (k, n) matrix, in place."""
+    return matrix.fill_diagonal_(value) if anchors is None else matrix.scatter_(1, anchors[:, None], value)
+
+
+def _margin_function(gap: Tensor, soft_margin: bool) -> Tensor:
+    """f: softplus (soft margin) or hinge."""
+    return F.softplus(gap) if soft_margin else F.relu(gap)
+
+
+def _distances(rows: Tensor, anchors: Tensor | None, squared: bool) -> Tensor:
+    """(k, n) Euclidean distances, computed from differences, so exact for close rows; the gradient at 0 is 0."""
+    exact = partial(torch.cdist, compute_mode="donot_use_mm_for_euclid_dist")
+    if anchors is not None:
+        distance = exact(rows[anchors], rows)
+    else:
+        # With itself, the matrix is symmetric, so one backward call is enough for both arguments.
+        distance = _analytic(
+            rows,
+            lambda x: (both := exact(x, x), x, both),
+            lambda upstream, x, both: torch.ops.aten._cdist_backward(upstream + upstream.T, x, x, 2.0, both),
+        )
+    return distance.square() if squared else distance
+
+
+def _analytic(x: Tensor, compute: Callable[[Tensor], tuple[Tensor, ...]], derivative: Callable[..., Tensor]) -> Tensor:
+    """A function of x: `compute` gives its value and what `derivative` needs besides the gradient of the value."""
+    return _Analytic.apply(x, compute, derivative)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Analytic(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, compute: Callable[[Tensor], tuple[Tensor, ...]], derivative: Callable[..., Tensor]
+    ) -> Tensor:
+        value, *needed = compute(x)
+        ctx.derivative = derivative
+        ctx.save_for_backward(*needed)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.derivative(upstream[0], *ctx.saved_tensors), None, None
+
+
+# --- several processes ---------------------------------------------------------------------------------------
 
 
 def over_processes(loss: Callable[..., Tensor], rows: Tensor, labels: Tensor, **options: Any) -> Tensor:

@@ -30,7 +30,7 @@ KEYS = 40  # at a time
 SMALL = 5000  # pictures whose features are waited for
 # The picture is on the screen a frame after its name has changed.
 INSTALL = """
-const name = () => document.querySelector('#picture-name').textContent;
+const name = () => document.querySelector('#image-name').textContent;
 const before = name();
 window.measured = null;
 addEventListener('keydown', (event) => {

@@ -62,7 +62,7 @@ def label(page: LabelPage, class_of: dict[str, str], count: int) -> None:
     keys = {name: key.lower() for name, key, _ in page.classes()}
     for number in range(count):
         name = page.name()
-        is_check = page.one("#audit-note").is_displayed()
+        is_check = page.one("#check-note").is_displayed()
         right = class_of[name]
         wrong = next(other for other in keys if other != right)
         page.press(keys[wrong if number % 12 == 11 and not is_check else right])
@@ -80,7 +80,7 @@ def show_labeling(page: LabelPage, address: str, class_of: dict[str, str]) -> No
     resize(page, DESKTOP)
     page.open(address)
     page.press(",".join(sorted(set(class_of.values()))) + ",")
-    loaded = "return [...document.querySelectorAll('#start-pictures img')].every((one) => one.complete)"
+    loaded = "return [...document.querySelectorAll('#start-images img')].every((one) => one.complete)"
     page.until(lambda: page.script(loaded))
     shot("label-start")
     page.press(Keys.ENTER)

@@ -196,8 +196,8 @@ class LabelPage:
 
     def name(self) -> str:
         """The name of the picture, once it is shown."""
-        self.until(lambda: self.all("#label-frame img") and self.text("#picture-name"))
-        return self.text("#picture-name")
+        self.until(lambda: self.all("#label-frame img") and self.text("#image-name"))
+        return self.text("#image-name")
 
     def key_of(self, name: str) -> str:
         """The key of the class that the name of a picture begins with."""
@@ -221,7 +221,7 @@ class LabelPage:
 
     def until_after(self, name: str) -> None:
         """Wait until another picture is shown."""
-        self.until(lambda: self.text("#picture-name") != name)
+        self.until(lambda: self.text("#image-name") != name)
 
     def saved(self) -> None:
         """Wait until everything is saved."""

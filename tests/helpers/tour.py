@@ -94,7 +94,7 @@ def label(place: Path, classes: Sequence[str], count: int, class_of: Callable[[s
         ids = {one["name"]: one["id"] for one in page.get(f"{origin}/state", timeout=30).json()["classes"]}
         for _ in range(count):
             asked = page.get(f"{origin}/next", params={"client": "tour", "count": "1"}, timeout=30).json()
-            given = asked["pictures"][0]
+            given = asked["images"][0]
             time.sleep(pause)
             choice = ids[class_of(given["name"])]
             body = {"client": "tour", "number": given["number"], "origin": "hand", "class": choice}

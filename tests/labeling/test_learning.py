@@ -11,11 +11,11 @@ import pytest
 from labeling_server import Page, colored_pictures, open_page
 
 from rankingmatch.labeling import background as background_module
-from rankingmatch.labeling import feature_process, learner
+from rankingmatch.labeling import features as features_module
+from rankingmatch.labeling import model
 from rankingmatch.labeling.background import Background, pool_of
-from rankingmatch.labeling.feature_process import DIMENSION, compute_blocks
-from rankingmatch.labeling.features import Features
-from rankingmatch.labeling.learner import Lesson
+from rankingmatch.labeling.features import DIMENSION, Features, compute_blocks
+from rankingmatch.labeling.model import Lesson
 from rankingmatch.runs import photographs
 
 
@@ -31,7 +31,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Features without a network and in this process; the result has the number of files of each computation."""
     computed: list[int] = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(feature_process, "feature_function", lambda: mean_colors)
+    monkeypatch.setattr(features_module, "feature_function", lambda: mean_colors)
 
     def in_this_process(self: Features, missing: list[tuple[str, bytes]]) -> Iterator[tuple[Path, list[list[str]]]]:
         computed.append(len(missing))
@@ -98,17 +98,17 @@ def test_a_model_predicts_class_ids_and_doubts_a_wrong_label() -> None:
     audited = [-1] * 5 + [4] + [-1] * 5 + [7] + [-1] * 5 + [4]  # the last one is wrong
     lesson = lesson_of(labels, audited)
     assert lesson.is_enough
-    probabilities, ids = learner.learn(lesson, seed=0, method="logistic-regression")
+    probabilities, ids = model.learn(lesson, seed=0, method="logistic-regression")
     assert ids.tolist() == [4, 7, 9]
-    guesses = learner.guesses_of(lesson, probabilities, ids)
+    guesses = model.guesses_of(lesson.numbers, lesson.known, probabilities, ids)
     assert guesses.of(110) == (7, float(probabilities[10, 1]))
     assert guesses.of(99) is None
     # The wrong label of an audit picture is not shown: correcting it would make the model look better than it is.
-    assert {number for number, _, _ in learner.doubts_of(lesson, ids, 0)} == {103}
-    quality = learner.quality_of(lesson, probabilities, ids, [])
+    assert {number for number, _, _ in model.doubts_of(lesson, ids, 0)} == {103}
+    quality = model.quality_of(lesson, probabilities, ids, [])
     assert quality is not None
-    assert (quality["error"], quality["audited"], quality["curve"][0]["labels"]) == (33.33, 3, 12)
-    numbers = {number for number, _ in learner.ranking_of(lesson, probabilities, 0)}
+    assert (quality["error"], quality["checks"], quality["curve"][0]["labels"]) == (33.33, 3, 12)
+    numbers = {number for number, _ in model.ranking_of(lesson, probabilities, 0)}
     assert numbers <= {104, 105, 110, 111, 116, 117}
 
 
@@ -137,27 +137,27 @@ def test_the_model_learns_while_pictures_are_labeled(page: Page) -> None:
     background.start()
     wait_until(lambda: page.state["features"] == {"done": 60, "total": 60})
     wait_until(lambda: page.state["model"]["why"] == background_module.WAITING)
-    assert page.get("/next", client="me", count=1)["pictures"][0]["why"] == "typical of the folder"
+    assert page.get("/next", client="me", count=1)["images"][0]["why"] == "typical of the folder"
     for _ in range(15):
-        (one,) = page.get("/next", client="me", count=1)["pictures"]
+        (one,) = page.get("/next", client="me", count=1)["images"]
         page.label(one["number"], one["number"] % 3)
     wait_until(lambda: page.state["model"]["state"] == "ready" and page.state["model"]["labels"] == 12)
-    pictures = page.get("/grid", **{"class": 1}, order="sure", page=0)["pictures"]
+    pictures = page.get("/grid", **{"class": 1}, order="sure", page=0)["images"]
     assert pictures
     assert all(one["number"] % 3 == 1 for one in pictures)
-    wait_until(lambda: page.state["quality"]["audited"] == 3)
+    wait_until(lambda: page.state["quality"]["checks"] == 3)
     background.stop()
     assert not any(thread.is_alive() for thread in background._threads)
 
 
 def test_the_pool_of_a_large_folder_has_labeled_and_audit_pictures(page: Page) -> None:
-    number = next(n for n in page.session.order.tolist()[::-1] if n not in page.session.audit)
+    number = next(n for n in page.session.order.tolist()[::-1] if n not in page.session.checks)
     page.label(number, 1)
     assert pool_of(page.session)[0] == number
     assert sorted(pool_of(page.session)) == list(range(60))
     small = pool_of(page.session, most=20)
     assert (small[0], len(small), len(set(small))) == (number, 20, 20)
-    assert len(set(small) & set(page.session.audit)) == 3  # every fifth
+    assert len(set(small) & set(page.session.checks)) == 3  # every fifth
 
 
 @pytest.mark.slow
@@ -171,4 +171,4 @@ def test_the_real_network_tells_colors_apart(tmp_path: Path) -> None:
 
 
 def test_features_are_those_that_training_starts_from() -> None:
-    assert (feature_process.NETWORK, feature_process.SIDE) == (photographs.NETWORK, photographs.SIDE)
+    assert (features_module.NETWORK, features_module.SIDE) == (photographs.NETWORK, photographs.SIDE)

@@ -3,7 +3,7 @@
 import numpy as np
 from feature_clusters import clusters
 
-from rankingmatch.labeling.out_of_fold import out_of_fold
+from rankingmatch.labeling.model import out_of_fold
 
 
 def test_out_of_fold_predictions_do_not_see_the_label() -> None:

@@ -74,7 +74,7 @@ def test_the_first_screen_asks_for_classes_and_thirty_pictures_are_labeled_by_ke
 ) -> None:
     server = start_process(())
     page.open(server.address)
-    assert "Which classes do your 60 pictures belong to?" in page.one("#start").text
+    assert "Which classes do your 60 images belong to?" in page.one("#start").text
     page.press("disk,square", Keys.ENTER, Keys.ENTER)
     page.name()
     assert [name for name, _, _ in page.classes()] == ["disk", "square"]
@@ -109,7 +109,7 @@ def test_undo_reaches_labels_of_an_earlier_session(page: LabelPage, start: Start
     page.open(server.start())
     page.name()
     page.press("z")
-    page.until(lambda: page.text("#picture-name") == last)
+    page.until(lambda: page.text("#image-name") == last)
     page.saved()
     assert len(server.labels()) == 1
 
@@ -126,9 +126,9 @@ def test_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
     labeled, following = page.label(1)[0], page.name()
     page.press(Keys.ARROW_LEFT)
     assert page.name() == labeled
-    assert "labeled: " + labeled.split("-")[0] in page.text("#picture-note")
+    assert "labeled: " + labeled.split("-")[0] in page.text("#image-note")
     page.press(Keys.ARROW_LEFT)
-    assert page.text("#picture-note") == "labeled: none of the classes"
+    assert page.text("#image-note") == "labeled: none of the classes"
     page.press(page.key_of(none), Keys.ARROW_RIGHT)  # changes the label, and moves on twice
     assert page.name() == following
     page.saved()
@@ -177,11 +177,11 @@ def test_the_model_suggests_and_enter_accepts_except_in_random_checks(
     page.label(3)  # the next two were handed out before the model was ready
     accepted = checked = 0
     while not (accepted and checked):
-        name, is_check = page.name(), page.one("#audit-note").is_displayed()
+        name, is_check = page.name(), page.one("#check-note").is_displayed()
         hints = [hint.text for hint in page.all(".class .hint") if hint.text]
         if is_check:
             assert hints == []
-            assert "guess" not in page.text("#picture-note")
+            assert "guess" not in page.text("#image-note")
             checked += 1
             page.press(page.key_of(name))
         else:
@@ -222,7 +222,7 @@ def test_a_wrong_label_is_found_among_the_mistakes_and_changed(page: LabelPage, 
     server = start_process()
     page.open(server.address)
     page.label(12)
-    while page.one("#audit-note").is_displayed():
+    while page.one("#check-note").is_displayed():
         page.label(1)
     wrong = page.name()
     page.press("2" if wrong.startswith("disk") else "1")
@@ -346,7 +346,7 @@ def test_a_refused_label_gets_a_sentence_and_the_picture_is_shown_again(page: La
     page.press("1")
     page.until(lambda: page.text("#message") == "That class was removed.")
     assert page.name() == name
-    assert page.text("#picture-note") != "labeled: disk"
+    assert page.text("#image-note") != "labeled: disk"
     assert sum(count for _, _, count in page.classes()) == 0
 
 
@@ -373,13 +373,13 @@ def test_a_picture_that_vanished_can_be_skipped_but_not_labeled(page: LabelPage,
         page.until(lambda: page.all("#label-frame img") or "Loading" not in page.text("#label-frame"))
         if not page.all("#label-frame img"):
             break
-        name = page.text("#picture-name")
+        name = page.text("#image-name")
         page.press("s")
         page.until_after(name)
-    broken = page.text("#picture-name")
+    broken = page.text("#image-name")
     assert broken in page.text("#label-frame")
     page.press("1")
-    assert page.text("#picture-name") == broken
+    assert page.text("#image-name") == broken
     page.press("s")
     page.until_after(broken)
     page.saved()

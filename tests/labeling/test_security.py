@@ -18,7 +18,7 @@ GETS = [
     "/state",
     "/events",
     "/next?client=a",
-    "/picture/0",
+    "/image/0",
     "/grid?class=0",
     "/mistakes",
     "/history",
@@ -132,11 +132,11 @@ def test_a_body_that_is_not_an_object_is_refused(page: Page, content: bytes) -> 
 @pytest.mark.parametrize(
     "path",
     [
-        "/picture/../../etc/passwd",
-        "/picture/-1",
-        "/picture/99999999999999999999",
-        "/picture/0/..",
-        "/picture/%2e%2e%2fetc",
+        "/image/../../etc/passwd",
+        "/image/-1",
+        "/image/99999999999999999999",
+        "/image/0/..",
+        "/image/%2e%2e%2fetc",
         "/page/..%2fserver.py",
         "/page/../server.py",
         "/page/%2e%2e",
@@ -156,7 +156,7 @@ def test_no_path_leads_out(page: Page, path: str) -> None:
     assert "import" not in response.text
 
 
-@pytest.mark.parametrize("path", ["/", "/state", "/picture/0", "/page/label.js", "/nothing", "/picture/999"])
+@pytest.mark.parametrize("path", ["/", "/state", "/image/0", "/page/label.js", "/nothing", "/image/999"])
 def test_every_answer_has_the_headers_that_protect_the_page(page: Page, path: str) -> None:
     headers = page.client.get(path).headers
     policy = headers["content-security-policy"]
@@ -186,7 +186,7 @@ def test_names_are_only_text(tmp_path: Path) -> None:
         (folder / name).write_bytes(content.getvalue())
     page = open_page(folder, classes=("</script><script>", "=1+1", "class:", "none"))
     for number in range(len(page.session.files)):
-        response = page.client.get(f"/picture/{number}")
+        response = page.client.get(f"/image/{number}")
         assert (response.status_code, response.headers["content-type"]) == (200, "image/jpeg")
         page.label(number, number % 4)
     assert page.client.get("/state").headers["content-type"] == "application/json"
@@ -200,7 +200,7 @@ def test_names_are_only_text(tmp_path: Path) -> None:
 def test_a_picture_of_too_many_pixels_is_refused_in_a_sentence(page: Page) -> None:
     header = b"P6 60000 60000 255\n"
     (page.session.root / "000.png").write_bytes(header + b"\0" * 1000)
-    response = page.client.get("/picture/0")
+    response = page.client.get("/image/0")
     assert response.status_code == 404
     assert "too many pixels" in response.json()["error"]
 

@@ -12,7 +12,7 @@ from labeling_server import ACCESS, ADDRESS, Page, colored_pictures, open_page
 from PIL import Image
 from starlette.testclient import TestClient
 
-from rankingmatch.labeling.guesses import Guesses
+from rankingmatch.labeling.model import Guesses
 from rankingmatch.labeling.server import make_app
 
 
@@ -43,15 +43,15 @@ def test_the_state_of_a_new_session(page: Page) -> None:
 
 
 def test_a_label_is_in_the_journal_when_the_request_is_answered(page: Page) -> None:
-    number = next(one["number"] for one in page.get("/next", client="me")["pictures"] if not one["audit"])
+    number = next(one["number"] for one in page.get("/next", client="me")["images"] if not one["check"])
     state = page.label(number, 0)["state"]
     assert (state["labeled"], state["undo"], state["classes"][0]["count"]) == (1, 1, 1)
     assert rows(page)[-1] == [f"{number:03d}.png", "red", "train", "hand"]
 
 
 def test_every_fifth_picture_is_a_random_check_whose_label_is_for_testing(page: Page) -> None:
-    pictures = page.get("/next", client="me", count=10)["pictures"]
-    assert [one["audit"] for one in pictures] == [False, False, False, False, True] * 2
+    pictures = page.get("/next", client="me", count=10)["images"]
+    assert [one["check"] for one in pictures] == [False, False, False, False, True] * 2
     check = pictures[4]
     assert check["why"] == "random check"
     page.label(check["number"], 2)
@@ -61,17 +61,17 @@ def test_every_fifth_picture_is_a_random_check_whose_label_is_for_testing(page: 
 
 
 def test_two_clients_get_different_pictures_and_one_client_the_same_again(page: Page) -> None:
-    mine = [one["number"] for one in page.get("/next", client="me", count=8)["pictures"]]
-    yours = [one["number"] for one in page.get("/next", client="you", count=8)["pictures"]]
+    mine = [one["number"] for one in page.get("/next", client="me", count=8)["images"]]
+    yours = [one["number"] for one in page.get("/next", client="you", count=8)["images"]]
     assert not set(mine) & set(yours)
-    assert [one["number"] for one in page.get("/next", client="me", count=8)["pictures"]] == mine
-    after = [one["number"] for one in page.get("/next", client="me", count=8, after=mine[0])["pictures"]]
+    assert [one["number"] for one in page.get("/next", client="me", count=8)["images"]] == mine
+    after = [one["number"] for one in page.get("/next", client="me", count=8, after=mine[0])["images"]]
     assert after[:7] == mine[1:]
 
 
 def test_all_pictures_are_handed_out_once_and_then_none(page: Page) -> None:
     seen: list[int] = []
-    while pictures := page.get("/next", client="me", count=4)["pictures"]:
+    while pictures := page.get("/next", client="me", count=4)["images"]:
         for one in pictures:
             seen.append(one["number"])
             page.label(one["number"], one["number"] % 3)
@@ -80,12 +80,12 @@ def test_all_pictures_are_handed_out_once_and_then_none(page: Page) -> None:
 
 
 def test_none_and_skip_have_rows_of_their_own(page: Page) -> None:
-    first, second = (one["number"] for one in page.get("/next", client="me", count=2)["pictures"])
+    first, second = (one["number"] for one in page.get("/next", client="me", count=2)["images"])
     page.label(first, "none")
     state = page.label(second, None)["state"]
     assert (state["labeled"], state["none"], state["skipped"]) == (0, 1, 1)
     assert [row[1:] for row in rows(page)[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
-    assert page.get("/history", client="me", at=second, step=-1)["picture"]["label"] == "none"
+    assert page.get("/history", client="me", at=second, step=-1)["image"]["label"] == "none"
 
 
 def test_a_repeated_request_is_one_step(page: Page) -> None:
@@ -104,10 +104,10 @@ def test_undo_has_no_end_and_survives_a_restart(tmp_path: Path) -> None:
     page = open_page(folder)
     answers = [page.post("/undo", client="me") for _ in range(3)]
     assert [one["number"] for one in answers] == [5, 0, 0]
-    assert [one["picture"]["label"] for one in answers] == [None, 0, None]
+    assert [one["image"]["label"] for one in answers] == [None, 0, None]
     assert page.state["labeled"] == 0
     assert "nothing to undo" in page.post("/undo", 400, client="me")["error"]
-    assert page.get("/next", client="me")["pictures"][0]["number"] == 0  # what was undone comes first
+    assert page.get("/next", client="me")["images"][0]["number"] == 0  # what was undone comes first
     page.session.journal.close()
 
 
@@ -151,19 +151,19 @@ def test_the_grid_has_unlabeled_pictures_that_are_not_for_the_audit(page: Page) 
     give_guesses(page)
     page.label(3, 0)
     answer = page.get("/grid", **{"class": 0}, order="sure", page=0)
-    numbers = [one["number"] for one in answer["pictures"]]
-    expected = [n for n in range(27, -1, -3) if n != 3 and n not in page.session.audit]
+    numbers = [one["number"] for one in answer["images"]]
+    expected = [n for n in range(27, -1, -3) if n != 3 and n not in page.session.checks]
     assert numbers == expected
     assert answer["pages"] == 1
-    assert answer["pictures"][0]["guess"]["class"] == 0
-    assert page.get("/grid", **{"class": 0}, order="unsure", page=0)["pictures"][0]["number"] == expected[-1]
-    assert page.get("/grid", **{"class": 0}, page=5)["pictures"] == []
+    assert answer["images"][0]["guess"]["class"] == 0
+    assert page.get("/grid", **{"class": 0}, order="unsure", page=0)["images"][0]["number"] == expected[-1]
+    assert page.get("/grid", **{"class": 0}, page=5)["images"] == []
 
 
 def test_accepting_is_one_step_and_leaves_labels_and_audit_pictures_alone(page: Page) -> None:
     page.label(3, 1)
-    audited = page.session.audit[0]
-    free = [n for n in range(30) if n not in page.session.audit and n != 3][:4]
+    audited = page.session.checks[0]
+    free = [n for n in range(30) if n not in page.session.checks and n != 3][:4]
     state = page.post("/accept", client="me", numbers=[*free, free[0], 3, audited], **{"class": 0})["state"]
     assert [one["count"] for one in state["classes"]] == [4, 1, 0]
     assert {tuple(row[1:]) for row in rows(page)[-4:]} == {("red", "train", "accepted")}
@@ -173,10 +173,10 @@ def test_accepting_is_one_step_and_leaves_labels_and_audit_pictures_alone(page: 
 def test_mistakes_are_labels_that_the_model_contradicts(page: Page) -> None:
     page.label(0, 0)
     give_guesses(page)
-    (mistake,) = page.get("/mistakes")["pictures"]
+    (mistake,) = page.get("/mistakes")["images"]
     assert (mistake["number"], mistake["label"], mistake["guess"]) == (0, 0, {"class": 1, "confidence": 0.9})
     page.label(0, 1)
-    assert page.get("/mistakes")["pictures"] == []
+    assert page.get("/mistakes")["images"] == []
 
 
 def test_a_label_that_is_kept_is_no_mistake_any_more(page: Page) -> None:
@@ -185,14 +185,14 @@ def test_a_label_that_is_kept_is_no_mistake_any_more(page: Page) -> None:
     for _ in range(2):  # the second request repeats the first, because its answer was lost
         page.post("/label", client="me", number=0, origin="kept", **{"class": 0})
     assert [row[-1] for row in rows(page)[-2:]] == ["hand", "kept"]
-    assert page.get("/mistakes")["pictures"] == []
+    assert page.get("/mistakes")["images"] == []
     page.post("/undo", client="me")
-    assert len(page.get("/mistakes")["pictures"]) == 1
+    assert len(page.get("/mistakes")["images"]) == 1
 
 
 def test_an_audit_picture_has_no_guess(page: Page) -> None:
     give_guesses(page)
-    pictures = page.get("/next", client="me", count=5)["pictures"]
+    pictures = page.get("/next", client="me", count=5)["images"]
     assert [one["guess"] is None for one in pictures] == [False] * 4 + [True]
 
 
@@ -203,14 +203,14 @@ def test_pictures_are_upright_jpegs_of_bounded_size(tmp_path: Path) -> None:
     exif[0x0112] = 6  # rotated by 90 degrees
     Image.new("RGB", (300, 100), "red").save(folder / "b.jpg", exif=exif)
     page = open_page(folder)
-    large = Image.open(io.BytesIO(page.client.get("/picture/0").content))
+    large = Image.open(io.BytesIO(page.client.get("/image/0").content))
     assert (large.format, large.mode, large.size) == ("JPEG", "RGB", (1600, 400))
-    assert Image.open(io.BytesIO(page.client.get("/picture/0?size=thumbnail").content)).size == (256, 64)
-    response = page.client.get("/picture/1?size=thumbnail")
+    assert Image.open(io.BytesIO(page.client.get("/image/0?size=thumbnail").content)).size == (256, 64)
+    response = page.client.get("/image/1?size=thumbnail")
     assert Image.open(io.BytesIO(response.content)).size == (85, 256)
     assert response.headers["cache-control"].startswith("private, max-age")
     assert "Cookie" in response.headers["vary"]
-    again = page.client.get("/picture/1?size=thumbnail", headers={"If-None-Match": response.headers["etag"]})
+    again = page.client.get("/image/1?size=thumbnail", headers={"If-None-Match": response.headers["etag"]})
     assert again.status_code == 304
     page.session.journal.close()
 
@@ -219,10 +219,10 @@ def test_a_picture_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_hande
     (page.session.root / "004.png").unlink()
     (page.session.root / "005.png").write_bytes(b"no image")
     for number, reason in ((4, "No such file"), (5, "is not an image")):
-        response = page.client.get(f"/picture/{number}")
+        response = page.client.get(f"/image/{number}")
         assert response.status_code == 404
         assert reason in response.json()["error"]
-    numbers = {one["number"] for one in page.get("/next", client="me", count=30)["pictures"]}
+    numbers = {one["number"] for one in page.get("/next", client="me", count=30)["images"]}
     assert numbers == set(range(30)) - {4, 5}
     assert page.state["unreadable"] == 2
 
@@ -283,7 +283,7 @@ def test_labels_of_class_folders_count_and_are_saved_with_the_first_label(tmp_pa
     page = open_page(folder)
     assert [(one["name"], one["count"]) for one in page.state["classes"]] == [("blue", 2), ("green", 2), ("red", 2)]
     assert not page.session.journal.path.exists()
-    number = page.get("/next", client="me", count=1)["pictures"][0]["number"]
+    number = page.get("/next", client="me", count=1)["images"][0]["number"]
     page.label(number, 0)
     assert [row[-1] for row in rows(page)] == ["given"] * 9 + ["hand"]
     assert page.state["undo"] == 1

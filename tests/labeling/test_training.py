@@ -99,7 +99,7 @@ def wait_for_the_end(page: Page, seconds: float = 100) -> dict[str, object]:
 def test_training_from_the_page_ends_with_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankingmatch.labeling.training.MORE", ["--steps", "4", "--threads", "1"])
     page = open_page(digit_files(tmp_path / "digits", unlabeled=60))
-    audited = [number for number in page.session.audit if page.session.mark(number) is None][:3]
+    audited = [number for number in page.session.checks if page.session.mark(number) is None][:3]
     for number in audited:
         page.label(number, number % 10)
     page.post("/train")

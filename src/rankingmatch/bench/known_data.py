@@ -7,7 +7,7 @@ import numpy as np
 from rankingmatch.bench.simulated_labeling import Pool, make_pool
 from rankingmatch.core.errors import DataError
 from rankingmatch.data import Source, find_source
-from rankingmatch.labeling.feature_process import SIDE, feature_function
+from rankingmatch.labeling.features import SIDE, feature_function
 
 __all__ = ["known_pool"]
 

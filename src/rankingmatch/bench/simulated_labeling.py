@@ -9,14 +9,8 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import fit_smoothing
-from rankingmatch.labeling.audit import error_interval
-from rankingmatch.labeling.selection import (
-    AUDIT_EVERY,
-    NOT_SELECTABLE,
-    UNLABELED,
-    audit_numbers,
-    next_pictures,
-)
+from rankingmatch.labeling.random_checks import CHECK_EVERY, draw_checks, error_interval
+from rankingmatch.labeling.selection import NOT_SELECTABLE, UNLABELED, next_images
 
 __all__ = ["ORDERS", "SIZES", "AuditLook", "Pool", "Simulation", "interval_counts", "make_pool", "simulate"]
 
@@ -151,7 +145,7 @@ def simulate(
     Simulation
         Errors and audits.
     """
-    audit = audit_numbers(len(pool.truth), seed)
+    audit = draw_checks(len(pool.truth), seed)
     sizes = tuple(size for size in sizes or SIZES if size <= len(pool.truth) - len(audit))
     chosen = _ours(pool, audit, sizes[-1], seed, method) if order == "ours" else _random(pool, audit, sizes[-1], seed)
     errors, looks = [], []
@@ -163,7 +157,7 @@ def simulate(
         test_wrong = head.probabilities(pool.test_features).argmax(1) != pool.test_truth
         errors.append(100 * float(test_wrong.mean()))
         reserved_wrong = head.probabilities(pool.features[audit]).argmax(1) != pool.truth[audit]
-        looks.append(_look(reserved_wrong, test_wrong, size // (AUDIT_EVERY - 1)))
+        looks.append(_look(reserved_wrong, test_wrong, size // (CHECK_EVERY - 1)))
     return Simulation(order, seed, sizes, tuple(errors), tuple(looks))
 
 
@@ -181,7 +175,7 @@ def _random(pool: Pool, audit: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
-    """Pictures in the order of `next_pictures`, with a new head after each few labels."""
+    """Pictures in the order of `next_images`, with a new head after each few labels."""
     labels = np.full(len(pool.truth), UNLABELED)
     labels[audit] = NOT_SELECTABLE
     chosen: list[int] = []
@@ -191,7 +185,7 @@ def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int, method: str) -> 
         if two_classes:
             probabilities = fit_head(pool.features, labels, pool.classes, seed, method).probabilities(pool.features)
         wanted = min(AT_ONCE if len(chosen) >= FIRST else FIRST, count - len(chosen))
-        numbers = [choice.number for choice in next_pictures(pool.features, labels, probabilities, wanted, seed)]
+        numbers = [number for number, _ in next_images(pool.features, labels, probabilities, wanted, seed)]
         labels[numbers] = pool.truth[numbers]
         chosen += numbers
     return np.array(chosen)

@@ -5,21 +5,19 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from rankingmatch.cli.options import PathType
-from rankingmatch.core.errors import ConfigError
+from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.core.names import printable
 from rankingmatch.heads.names import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
-if TYPE_CHECKING:
-    from rankingmatch.labeling.session import Session
-
-
 SECONDS_OF_A_THREAD = 0.0005  # then a request does not wait long for the thread that trains the model
-
+OPEN_TO_ALL = (
+    "listening on {}: everyone in the network who has this address can see and label the images, and the connection is "
+    "not encrypted; on another computer, replace the host by the address of this one"
+)
 method_option = click.option(
     "--method",
     metavar="NAME",
@@ -49,7 +47,7 @@ method_option = click.option(
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
 @method_option
-@click.option("--seed", type=int, default=0, help="Seed of the order of the images. [0]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the order of the images. [0]")
 def label(
     folder: Path,
     classes: str,
@@ -78,14 +76,24 @@ def label(
     require_head_method(method)
     names = tuple(name.strip() for name in classes.split(",") if name.strip())
     with loading_progress() as progress, under_way(progress, f"looking through {printable(str(folder))}"):
-        root, earlier, run = folder_of_run(folder)
-        session = open_session(root, labels_csv, names, seed, earlier)
+        if not folder.is_dir():
+            raise DataError(f"there is no folder {folder}")
+        run = folder if (folder / "config.json").is_file() else None
+        root, earlier, of_run = folder_of_run(folder) if run else (folder, None, ())
+        session = open_session(root, labels_csv, (*names, *of_run), seed, earlier)
     sys.setswitchinterval(SECONDS_OF_A_THREAD)
-    training = Training(session)
-    background = Background(session, run, method)
+    training, background = Training(session), Background(session, run, method)
 
     def started(address: str) -> None:
-        _describe(session, address, host)
+        state = session.state()
+        counts = ", ".join(f"{one['name']} {one['count']:,}" for one in state["classes"])
+        labeled = f"{state['labeled']:,} labeled{counts and f' ({counts})'}"
+        click.echo(f"{session.root}: {state['total']:,} images, {labeled}")
+        click.echo(f"labels are saved to {session.journal.path}")
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            click.echo(OPEN_TO_ALL.format(host))
+        click.echo(f"open {address}")
+        click.echo("Ctrl-C stops the server; every label is already saved")
         background.start()
         if browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -97,30 +105,11 @@ def label(
         training.close()
         background.stop()
         session.journal.close()
-    _describe_end(session, was_training)
-
-
-def _describe(session: "Session", address: str, host: str) -> None:
-    state = session.state()
-    classes = ", ".join(f"{one['name']} {one['count']:,}" for one in state["classes"])
-    click.echo(f"{session.root}: {state['total']:,} images, {state['labeled']:,} labeled{classes and f' ({classes})'}")
-    click.echo(f"labels are saved to {session.journal.path}")
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        click.echo(
-            f"listening on {host}: everyone in the network who has this address can see and label the images, and the "
-            "connection is not encrypted; on another computer, replace the host by the address of this one"
-        )
-    click.echo(f"open {address}")
-    click.echo("Ctrl-C stops the server; every label is already saved")
-
-
-def _describe_end(session: "Session", was_training: bool) -> None:
     if not session.journal.path.exists():
         click.echo("\nnothing was labeled")
         return
-    command = ["rankingmatch", "train", str(session.root), "--labels-csv", str(session.journal.path)]
-    message = (session.state()["training"] or {}).get("message", "")
-    click.echo(f"\n{session.state()['labeled']:,} labels are in {session.journal.path}; to train:")
-    click.echo(shlex.join(command))
+    state, path = session.state(), session.journal.path
+    click.echo(f"\n{state['labeled']:,} labels are in {path}; to train:")
+    click.echo(shlex.join(["rankingmatch", "train", str(session.root), "--labels-csv", str(path)]))
     if was_training:
-        click.echo(f"the training was {message}")
+        click.echo(f"the training was {(state['training'] or {}).get('message', '')}")

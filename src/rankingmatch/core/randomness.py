@@ -24,7 +24,7 @@ class Purpose(IntEnum):
     PROBES = 8
     BANK = 9
     SELECTION = 10
-    AUDIT = 11
+    RANDOM_CHECKS = 11
     ANCHORS = 12
 
 

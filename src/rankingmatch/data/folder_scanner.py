@@ -15,7 +15,7 @@ from rankingmatch.data.decode import CONVERT, FOREIGN, image_suffixes
 from rankingmatch.data.label_journal import PARTS, is_journal, parse_events, replay
 from rankingmatch.data.shard_file import SHARDS
 
-__all__ = ["HELD_OUT", "FolderScanner", "csv_rows", "describe_others"]
+__all__ = ["HELD_OUT", "FolderScanner", "csv_rows", "describe_others", "read_table"]
 
 MOST_TABLE = 2**28  # bytes of a table of labels
 DEEPEST = 100  # levels of folders
@@ -73,7 +73,7 @@ class FolderScanner:
 
     def labeled_by(self, table: Path, files: list[str]) -> dict[str, list[tuple[str, str]]]:
         """Files, relative to the root, with their labels in a CSV file, for each part."""
-        content = _content(table)
+        content = read_table(table)
         if is_journal(content):
             events = replay(parse_events(content, table)[0])
             labels = {self._relative(file): (text_name(label), part) for file, (label, part) in events.items()}
@@ -185,7 +185,8 @@ class FolderScanner:
             return []
 
 
-def _content(table: Path) -> bytes:
+def read_table(table: Path) -> bytes:
+    """The content of a file of labels, a regular one of bounded size."""
     try:
         return read_bytes(table, MOST_TABLE)
     except BadFileError as error:

@@ -113,7 +113,7 @@ def fit_smoothing(features: np.ndarray, seed: int) -> Smoothing:
 def smooth_features(features: np.ndarray, seed: int) -> np.ndarray:
     """Prepare the features of a folder, once, for everything else in this package.
 
-    `initial_order`, `next_pictures`, `fit_head` and `out_of_fold` take any features, but are more accurate and several
+    `next_images`, `fit_head` and `out_of_fold` take any features, but are more accurate and several
     times as fast with these.
 
     Parameters

@@ -1,13 +1,14 @@
 """What a session computes in the background: features, predictions of a trained run, and the model."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,31 +16,33 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from rankingmatch.core.errors import RankingMatchError
+from rankingmatch.core.errors import RunError, first_line
+from rankingmatch.core.names import first_few, printable
 from rankingmatch.core.options import flag
-from rankingmatch.data import printable
 from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import smooth_features
-from rankingmatch.labeling import learner
+from rankingmatch.labeling import model
 from rankingmatch.labeling.features import Features
-from rankingmatch.labeling.guesses import NO_GUESSES
-from rankingmatch.labeling.learner import Lesson
-from rankingmatch.labeling.selection import Reason, is_audit_turn
+from rankingmatch.labeling.model import NO_GUESSES, Lesson
+from rankingmatch.labeling.random_checks import is_check_turn
+from rankingmatch.labeling.selection import Reason
 from rankingmatch.labeling.session import Session
 
 __all__ = ["Background", "pool_of"]
 
-MOST = 20_000  # pictures with features; of a larger folder, a random part and the labeled ones
+log = logging.getLogger(__name__)
+
+MOST = 20_000  # images with features; of a larger folder, a random part and the labeled ones
 FEWEST = 256  # features with which the first model is trained
 GROWTH = 1.5  # times as many features as before are worth another preparation
 SECONDS_BETWEEN_FITS = 1.0
 SECONDS_TO_STOP = 60  # at most; a model takes one or two
 WAITING = "two labels of each of two classes are needed"
-COMPUTING = "the features of the pictures are being computed"
+COMPUTING = "the features of the images are being computed"
 
 
 def pool_of(session: Session, most: int = MOST) -> list[int]:
-    """The pictures that the model knows: labeled ones first, then the others in the order in which they are shown."""
+    """The images that the model knows: labeled ones first, then the others in the order in which they are shown."""
     labeled = [session.number_of[file] for file in session.labels.marks if file in session.number_of]
     if len(session.files) > most:
         labeled = labeled[-(most // 2) :]
@@ -47,30 +50,23 @@ def pool_of(session: Session, most: int = MOST) -> list[int]:
 
 
 def _shown_order(session: Session) -> Iterator[int]:
-    """All pictures as they are handed out: audit pictures at their turns among the others."""
-    audit = iter(session.audit)
+    """All images as they are handed out: random checks at their turns among the others."""
+    checks = iter(session.checks)
     turn = 0
     for number in session.order.tolist():
-        if number not in session.queue.audit:
-            if is_audit_turn(turn):
-                yield from islice(audit, 1)
+        if number not in session.queue.checks:
+            if is_check_turn(turn):
+                yield from islice(checks, 1)
                 turn += 1
             yield number
             turn += 1
-    yield from audit
+    yield from checks
 
 
 class Background:
-    """Threads that compute features and models, and tell the session.
+    """Threads that compute features and models, and tell the session; whatever fails, the page shows it.
 
-    Parameters
-    ----------
-    session
-        The session.
-    run
-        A trained run whose predictions are used until there is a model of the session.
-    method
-        What trains the model, as in `fit_head`.
+    Predictions of a trained `run` are used until there is a model of the session, which `method` trains.
     """
 
     def __init__(self, session: Session, run: Path | None = None, method: str = DEFAULT_METHOD) -> None:
@@ -81,10 +77,13 @@ class Background:
         self._features = Features(session.root, [session.files[number] for number in pool])
         self._smoothed = np.zeros((len(pool), 0), np.float32)
         self._smoothed_rows = np.zeros(len(pool), bool)
-        self._of_run: dict[str, np.ndarray] | None = None  # probabilities (m,) by the name of the class
+        self._of_run: dict[str, np.ndarray] = {}  # probabilities (m,) by the name of the class
+        self._curve: list[dict[str, float]] | None = None
         self._predicting: subprocess.Popen[bytes] | None = None
+        self._failures: dict[Callable[..., None], str] = {}
         self._stopping, self._features_ended = threading.Event(), threading.Event()
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._prepare, self._learn)]
+        tasks = (("the preparation", self._prepare), ("learning", self._learn))
+        self._threads = [threading.Thread(target=self._attempt, args=task, daemon=True) for task in tasks]
 
     def start(self) -> None:
         """Start the threads."""
@@ -101,6 +100,18 @@ class Background:
             if thread.is_alive():
                 thread.join(SECONDS_TO_STOP)
 
+    def _attempt(self, task: str, work: Callable[..., None], *arguments: Any) -> None:
+        """Do some work; if it fails, the page says so, until the same work succeeds."""
+        failure = ""
+        try:
+            work(*arguments)
+        except Exception as error:  # a thread must not end silently: the other work goes on
+            log.debug("%s failed", task, exc_info=True)
+            failure = "" if self._stopping.is_set() else f"{task} failed: {first_line(error)}"
+        with self._session.lock:
+            self._failures[work] = failure
+            self._session.show(failure="; ".join(filter(None, self._failures.values())) or None)
+
     # --- features ------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
@@ -109,22 +120,20 @@ class Background:
             model={"state": "waiting", "labels": 0, "why": COMPUTING},
         )
         if self._run is not None:
-            self._predict(self._run)
-        try:
-            self._features.compute(self._show_progress, self._skip)
-        except RankingMatchError as error:
-            if not self._stopping.is_set():
-                self._session.show(model={"state": "waiting", "labels": 0, "why": str(error)})
+            self._attempt(f"predicting with {printable(str(self._run))}", self._predict, self._run)
+        self._attempt("computing features of the images", self._features.compute, self._show_progress, self._skip)
+        if self._failures[self._features.compute] and not self._of_run:
+            self._session.show(model={"state": "waiting", "labels": 0, "why": "the images have no features"})
         self._features_ended.set()
 
     def _show_progress(self, done: int) -> None:
         self._session.show(features={"done": done, "total": len(self._numbers)})
 
     def _skip(self, row: int, reason: str) -> None:
-        self._session.mark_unreadable(int(self._numbers[row]), reason)
+        self._session.mark_unreadable(int(self._numbers[row]))
 
     def _predict(self, run: Path) -> None:
-        """Predictions of a trained run for all pictures, its least confident ones first in the order."""
+        """Predictions of a trained run for all images, its least confident ones first in the order."""
         row_of = {self._session.path(int(number)): row for row, number in enumerate(self._numbers)}
         found: dict[str, np.ndarray] = {}
         predicted = np.zeros(len(row_of), bool)
@@ -133,65 +142,62 @@ class Background:
             predicted[row] = True
             for name, value in answer["probabilities"].items():
                 found.setdefault(name, np.zeros(len(row_of), np.float32))[row] = value
-        if not found or self._stopping.is_set():
+        if self._stopping.is_set() or not found:
             return
         self._of_run = found
         probabilities, ids = self._mixed(np.zeros((len(row_of), 0), np.float32), np.empty(0, np.int64))
-        nothing = np.full(len(row_of), -1)
-        lesson = Lesson(self._numbers, probabilities, nothing, nothing, np.empty(0, np.int64), predicted)
+        if not len(ids):
+            self._of_run = {}
+            raise RunError(f"none of its classes is a class here: {first_few(list(found))}")
         unsure = [row for row in np.argsort(probabilities.max(1), kind="stable").tolist() if predicted[row]]
-        ranking = [(int(self._numbers[row]), Reason.UNSURE.value) for row in unsure]
-        self._session.use_model(learner.guesses_of(lesson, probabilities, ids), ranking)
+        ranking = [(int(self._numbers[row]), Reason.UNSURE) for row in unsure]
+        self._session.use_model(model.guesses_of(self._numbers, predicted, probabilities, ids), ranking)
         self._session.show(model={"state": "ready", "labels": 0, "why": f"the model of {printable(str(run))}"})
 
     def _predictions(self, run: Path, paths: list[str]) -> Iterator[dict[str, Any]]:
         """What `rankingmatch predict` prints."""
         command = ["predict", str(run), "-", *map(flag, ("null", "json", "probabilities", "quiet"))]
-        with tempfile.TemporaryFile() as names:
+        with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
             names.write(b"\0".join(map(os.fsencode, paths)))
             names.seek(0)
             self._predicting = process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "rankingmatch", *command],
                 stdin=names,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
                 start_new_session=True,  # Ctrl-C is for the server
             )
             assert process.stdout is not None
             with process:
                 for line in process.stdout:
                     yield json.loads(line)
+            if process.returncode != 0:
+                errors.seek(0)
+                last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
+                raise RunError("".join(last).removeprefix("error: ") or "the process ended")
 
     # --- the model -----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Train in one thread: on a busy machine, several would wait for each other."""
-        with threadpool_limits(1):
-            self._learn_until_stopped()
-
-    def _learn_until_stopped(self) -> None:
-        """Train whenever labels or features have changed."""
+        """Train whenever labels or features have changed, in one thread: on a busy machine, several would wait."""
         seen: tuple[int, int] | None = None
         last: tuple[object, ...] | None = None
-        curve: list[dict[str, float]] | None = None
-        while not self._stopping.wait(SECONDS_BETWEEN_FITS):
-            self._smooth()
-            now = (self._session.version, int(self._smoothed_rows.sum()))
-            if now == seen or not now[1]:
-                continue
-            with self._session.lock:
-                lesson = self._lesson()
-            key = (now[1], lesson.labels.tobytes(), lesson.audited.tobytes())
-            if key != last:
-                started = time.monotonic()
-                if lesson.is_enough:
-                    curve = self._train(lesson, curve)
-                else:
-                    self._order(lesson)
-                # Half of one core at most, and a fifth while features are computed.
-                pauses = 1 if self._features_ended.is_set() else 4
-                self._stopping.wait(pauses * (time.monotonic() - started))
-            seen, last = now, key
+        with threadpool_limits(1):
+            while not self._stopping.wait(SECONDS_BETWEEN_FITS):
+                self._attempt("preparing the features", self._smooth)
+                now = (self._session.version, int(self._smoothed_rows.sum()))
+                if now == seen or not now[1]:
+                    continue
+                with self._session.lock:
+                    lesson = self._lesson()
+                key = (now[1], lesson.labels.tobytes(), lesson.checks.tobytes())
+                if key != last:
+                    started = time.monotonic()
+                    self._attempt("training the model behind this page", self._update, lesson)
+                    # Half of one core at most, and a fifth while features are computed.
+                    pauses = 1 if self._features_ended.is_set() else 4
+                    self._stopping.wait(pauses * (time.monotonic() - started))
+                seen, last = now, key
 
     def _smooth(self) -> None:
         """Prepare the features for the model: when all are known, and before that when there are many more."""
@@ -202,33 +208,35 @@ class Background:
             self._smoothed = smooth_features(np.where(known[:, None], self._features.values, 0), self._session.seed)
             self._smoothed_rows = known
 
-    def _order(self, lesson: Lesson) -> None:
-        """An order that covers the folder, as long as there is no model; that of a run is better."""
-        if self._of_run is None:
-            self._session.use_model(NO_GUESSES, learner.ranking_of(lesson, None, self._session.seed))
+    def _update(self, lesson: Lesson) -> None:
+        """A new model, or an order that covers the folder as long as there is none; that of a run is better."""
+        if lesson.is_enough:
+            self._train(lesson)
+        elif not self._of_run:
+            self._session.use_model(NO_GUESSES, model.ranking_of(lesson, None, self._session.seed))
             self._session.show(model={"state": "waiting", "labels": 0, "why": WAITING})
 
-    def _train(self, lesson: Lesson, curve: list[dict[str, float]] | None) -> list[dict[str, float]]:
+    def _train(self, lesson: Lesson) -> None:
         session, seed = self._session, self._session.seed
         labels = len(lesson.order)
         if len(session.guesses.numbers) == 0:
             session.show(model={"state": "training", "labels": labels, "why": ""})
-        probabilities, ids = learner.learn(lesson, seed, self._method)
-        if curve is None and not self._stopping.is_set():
-            curve = learner.curve_of(lesson, seed, self._method)
+        probabilities, ids = model.learn(lesson, seed, self._method)
+        if self._curve is None and not self._stopping.is_set():
+            self._curve = model.curve_of(lesson, seed, self._method)
         mixed, mixed_ids = self._mixed(probabilities, ids)
-        quality = learner.quality_of(lesson, mixed, mixed_ids, curve or [])
-        guesses = learner.guesses_of(lesson, mixed, mixed_ids)
-        ranking = learner.ranking_of(lesson, mixed, seed)
+        quality = model.quality_of(lesson, mixed, mixed_ids, self._curve or [])
+        self._curve = quality["curve"] if quality else self._curve
+        guesses = model.guesses_of(lesson.numbers, lesson.known, mixed, mixed_ids)
+        ranking = model.ranking_of(lesson, mixed, seed)
         session.use_model(guesses._replace(doubts=session.guesses.doubts), ranking)
         session.show(model={"state": "ready", "labels": labels, "why": ""}, quality=quality)
         if not self._stopping.is_set():
-            session.use_model(guesses._replace(doubts=learner.doubts_of(lesson, ids, seed)), ranking)
-        return quality["curve"] if quality else curve or []
+            session.use_model(guesses._replace(doubts=model.doubts_of(lesson, ids, seed)), ranking)
 
     def _mixed(self, probabilities: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean of these probabilities and those of the run, over the classes of both."""
-        if self._of_run is None:
+        if not self._of_run:
             return probabilities, ids
         with self._session.lock:
             state = self._session.labels
@@ -242,16 +250,16 @@ class Background:
         return mixed / np.maximum(mixed.sum(1, keepdims=True), 1e-6), every
 
     def _lesson(self) -> Lesson:
-        """The labels of all pictures of the pool; of those whose features are not known, none can be used."""
+        """The labels of all images of the pool; of those whose features are not known, none can be used."""
         known = self._smoothed_rows
-        labels, audited = np.where(known, -1, -2), np.full(len(known), -1)
-        labels[[self._row_of[number] for number in self._session.audit if number in self._row_of]] = -2
+        labels, checks = np.where(known, -1, -2), np.full(len(known), -1)
+        labels[[self._row_of[number] for number in self._session.checks if number in self._row_of]] = -2
         order = []
         for file, mark in self._session.labels.marks.items():
             row = self._row_of.get(self._session.number_of.get(file, -1))
             if row is None or not known[row]:
                 continue
             labels[row] = -2 if mark.class_id is None or mark.part != "train" else mark.class_id
-            audited[row] = mark.class_id if mark.class_id is not None and mark.part == "test" else -1
+            checks[row] = mark.class_id if mark.class_id is not None and mark.part == "test" else -1
             order += [row] if labels[row] >= 0 else []
-        return Lesson(self._numbers, self._smoothed, labels, audited, np.array(order, np.int64), known)
+        return Lesson(self._numbers, self._smoothed, labels, checks, np.array(order, np.int64), known)

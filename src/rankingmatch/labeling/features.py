@@ -1,7 +1,8 @@
-"""Features of pictures from a pretrained network, computed in a process of its own and cached.
+"""Features of images from a pretrained network, computed in a process of its own and cached.
 
-The cache has a directory for each folder, with blocks of rows that are written completely or not at all. A row is found
-by the name, size and time of its file, so that an interrupted computation continues, and new files are added.
+There, the computation does not delay the answers of the server, and its memory is free when it is done. The cache has a
+directory for each folder, with blocks of rows that are written completely or not at all. A row is found by the name,
+size and time of its file, so that an interrupted computation continues, and new files are added.
 """
 
 import contextlib
@@ -11,34 +12,35 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+import platformdirs
+import torch
 
-from rankingmatch.core.errors import DataError, writing_remedy
+from rankingmatch.core.atomic import opened_atomically, write_atomically
+from rankingmatch.core.errors import DataError, RankingMatchError, first_line, writing_remedy
+from rankingmatch.data import decode_files
 from rankingmatch.data.bank import bank_directory, bank_key, delete_old_banks
-from rankingmatch.labeling.feature_process import DIMENSION, FORMAT, NETWORK, ROW, SIDE
 
-__all__ = ["Features"]
+__all__ = ["DIMENSION", "NETWORK", "SIDE", "Features", "compute_blocks", "feature_function"]
+
+NETWORK, SIDE, DIMENSION = "efficientnet-lite0", 224, 1280  # as in `runs.photographs`, which takes long to import
+FORMAT = 1  # of the cached features and of the converted network
+BLOCK = 128  # rows
+ROW = np.dtype([("stamp", "S32"), ("features", np.float16, (DIMENSION,))])
+Compute = Callable[[np.ndarray], np.ndarray]
+
+
+# --- the server's side -------------------------------------------------------------------------------------------
 
 
 class Features:
-    """Features of some pictures, which become available one after the other.
+    """Features of some files, relative to a folder, which become known one after the other, in this order.
 
-    Parameters
-    ----------
-    root
-        The folder.
-    files
-        The pictures, relative to the folder, in the order in which their features are wanted.
-
-    Attributes
-    ----------
-    values : numpy.ndarray
-        Features (len(files), 1280), float16; rows that are not known yet, or never will be, are zero.
-    known : numpy.ndarray
-        Which rows are known, (len(files),) bool.
+    `values` (n, 1280) float16 are zero in rows that are not `known` (n,) yet, or never will be.
     """
 
     def __init__(self, root: Path, files: list[str]) -> None:
@@ -50,19 +52,10 @@ class Features:
         self._stopping = threading.Event()
 
     def compute(self, progress: Callable[[int], None], unreadable: Callable[[int, str], None]) -> None:
-        """Read or compute all features.
+        """Read or compute all features; raise DataError if that is impossible.
 
-        Parameters
-        ----------
-        progress
-            Called with the number of pictures that are done.
-        unreadable
-            Called with the index of each picture that cannot be decoded, and the reason.
-
-        Raises
-        ------
-        DataError
-            If they cannot be computed.
+        `progress` is called with the number of files that are done, `unreadable` with the index of each file that
+        cannot be decoded, and the reason.
         """
         stamps = [_stamp(self._root, file) for file in self._files]
         row_of = {stamp: row for row, stamp in enumerate(stamps)}
@@ -114,12 +107,9 @@ class Features:
 
     def _computed(self, missing: list[tuple[str, bytes]]) -> Iterator[tuple[Path, list[tuple[str, str]]]]:
         """Start the process that computes, and pass on the blocks that it has written."""
-        request = {
-            "directory": str(self.directory),
-            "files": [[os.path.join(self._root, file), stamp.decode()] for file, stamp in missing],  # noqa: PTH118
-        }
+        files = [[os.path.join(self._root, file), stamp.decode()] for file, stamp in missing]  # noqa: PTH118
         self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rankingmatch.labeling.feature_process"],
+            [sys.executable, "-P", "-m", "rankingmatch.labeling.features"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -129,16 +119,16 @@ class Features:
         assert process.stdout is not None
         with process:
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request).encode())
+                process.stdin.write(json.dumps({"directory": str(self.directory), "files": files}).encode())
                 process.stdin.close()
             problem = "the process ended"
             for line in process.stdout:
                 answer = json.loads(line)
                 problem = answer.get("problem", problem)
                 if "block" in answer:
-                    yield self.directory / answer["block"], answer["bad"]  # without readable pictures, a directory
+                    yield self.directory / answer["block"], answer["bad"]  # without readable images, a directory
         if process.returncode != 0 and not self._stopping.is_set():
-            raise DataError(f"the features of the pictures cannot be computed: {problem}")
+            raise DataError(f"the features of the images cannot be computed: {problem}")
 
 
 def _stamp(root: Path, file: str) -> bytes:
@@ -149,3 +139,102 @@ def _stamp(root: Path, file: str) -> bytes:
     except OSError:
         content = f"{file}\0missing"
     return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32].encode()
+
+
+# --- the process -------------------------------------------------------------------------------------------------
+
+
+def compute_blocks(directory: Path, files: Iterable[tuple[str, str]], answers: IO[str]) -> None:
+    """Compute features of files, given with their stamps, and write them to the directory in blocks.
+
+    `answers` gets a line of JSON for each block, with its name and the stamps of the files that cannot be decoded.
+    """
+    stamp_of = dict(files)
+    compute = feature_function()
+    rows: list[tuple[bytes, np.ndarray]] = []
+    bad: list[tuple[str, str]] = []
+    done = 0
+    for decoded in decode_files(stamp_of, (SIDE, SIDE, 3), crop=True):
+        done += len(decoded.files) + len(decoded.bad)
+        bad += [(stamp_of[file], reason) for file, reason in decoded.bad]
+        if decoded.files:
+            values = compute(decoded.images)
+            rows += [(stamp_of[file].encode(), row) for file, row in zip(decoded.files, values, strict=True)]
+        if len(rows) + len(bad) >= BLOCK or done == len(stamp_of):
+            name = f"{rows[0][0].decode()}.npy" if rows else ""
+            if rows:
+                with opened_atomically(directory / name) as file:
+                    np.save(file, np.array(rows, ROW))
+            print(json.dumps({"block": name, "bad": bad}), file=answers, flush=True)
+            rows, bad = [], []
+
+
+def feature_function() -> Compute:
+    """The frozen network: (n, h, w, 3) uint8 images → (n, 1280), in ONNX Runtime if it computes the same as torch."""
+    from rankingmatch.networks.onnx import onnx_session, to_onnx
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    path = platformdirs.user_cache_path("rankingmatch") / "weights" / f"{NETWORK}-{SIDE}-{FORMAT}.onnx"
+
+    def in_onnx_runtime(content: bytes) -> Compute:
+        session = onnx_session(content)
+        return lambda images: np.asarray(session.run(None, {"images": _channels_first(images)})[0])
+
+    try:
+        return in_onnx_runtime(path.read_bytes())
+    except Exception:  # it is not there yet, or it is damaged
+        lower = _frozen_network()
+
+    def in_torch(images: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return np.asarray(lower(torch.from_numpy(_channels_first(images))).numpy())
+
+    example = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3)).astype(np.uint8)
+    try:
+        content = to_onnx(lower, torch.from_numpy(_channels_first(example)), "features").SerializeToString()
+        compute = in_onnx_runtime(content)
+        if not np.allclose(compute(example), in_torch(example), atol=1e-2):
+            return in_torch
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except Exception:  # of many kinds
+        return in_torch
+    return compute
+
+
+def _frozen_network() -> torch.nn.Module:
+    """The pretrained network without its head: (n, 3, h, w) uint8 → (n, 1280)."""
+    from rankingmatch.networks import freeze, make_classifier
+
+    class Lower(torch.nn.Module):
+        """The frozen part of the network."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = make_classifier(NETWORK, 2, pretrained=True)
+            freeze(self.model, "head")
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return self.model.maps(images).flatten(1)
+
+    return Lower().eval()
+
+
+def _channels_first(images: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def main() -> None:
+    """Read a request from standard input and answer on standard output."""
+    request = json.load(sys.stdin)
+    try:
+        compute_blocks(Path(request["directory"]), [(file, stamp) for file, stamp in request["files"]], sys.stdout)
+    except BrokenPipeError:
+        os._exit(1)  # the server is gone
+    except (RankingMatchError, OSError) as error:
+        print(json.dumps({"problem": first_line(error)}), flush=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

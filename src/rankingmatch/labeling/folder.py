@@ -1,18 +1,21 @@
-"""What a folder brings to a labeling session: its pictures, labels that it already has, and the file for new ones."""
+"""What a folder brings to a labeling session: images, labels, and a file for new ones; and the export of its labels."""
 
 import csv
 import os
+import shutil
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
-from rankingmatch.core.errors import ConfigError, DataError, setting
+from rankingmatch.core.atomic import create_directory_beside, unused_path
+from rankingmatch.core.errors import DataError
+from rankingmatch.core.names import folder_names
 from rankingmatch.data.folder_contents import LABELED
-from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner, csv_rows
+from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner, csv_rows, read_table
 from rankingmatch.data.label_journal import CLASS_PREFIX, LabelEvent, is_journal, parse_events, replay
 from rankingmatch.labeling.journal import Journal
 from rankingmatch.labeling.session import Session, check_class_name
 
-__all__ = ["folder_of_run", "given_labels", "journal_path", "open_session", "pictures_of"]
+__all__ = ["export_folders", "folder_of_run", "given_labels", "journal_path", "open_session"]
 
 
 def open_session(
@@ -22,34 +25,16 @@ def open_session(
     seed: int = 0,
     earlier: Path | None = None,
 ) -> Session:
-    """Scan a folder and open its journal.
+    """Scan a folder and open its journal, which is then locked for this process.
 
-    Parameters
-    ----------
-    root
-        The folder.
-    labels_csv
-        The journal; by default ``labels.csv`` in the folder.
-    classes
-        Names of classes to start with.
-    seed
-        The seed of the order of the pictures.
-    earlier
-        Another CSV file with labels to start from.
-
-    Returns
-    -------
-    Session
-        The session, whose journal is locked for this process.
-
-    Raises
-    ------
-    DataError
-        If there are no pictures, or the journal cannot be used.
+    The journal is by default ``labels.csv`` in the folder. `earlier` is another CSV file with labels to start from.
     """
     for name in classes:
         check_class_name(name)
-    files = pictures_of(root)
+    held_out = tuple(f"{name}{os.sep}" for name in HELD_OUT)
+    files = [file for file in FolderScanner(root).images(root) if not file.startswith(held_out)]
+    if not files:
+        raise DataError(f"{root} has no images")
     path = labels_csv or root / "labels.csv"
     target = journal_path(path)
     given = [LabelEvent("", name, CLASS_PREFIX) for name in classes]
@@ -60,40 +45,23 @@ def open_session(
     return Session(root, files, Journal(target), given, seed)
 
 
-def folder_of_run(path: Path) -> tuple[Path, Path | None, Path | None]:
-    """The folder to label, for a folder or a trained run: the folder, the labels of the run, and the run."""
-    if not path.is_dir():
-        raise DataError(f"there is no folder {path}")
-    if not (path / "config.json").is_file():
-        return path, None, None
+def folder_of_run(run: Path) -> tuple[Path, Path | None, tuple[str, ...]]:
+    """The folder that a run was trained on, its table of labels, or, if these were class folders, their names."""
     from rankingmatch.runs.directory import Run
 
-    config = Run(path).config()
+    config = Run(run).config()
     if not Path(config.dataset).is_dir():
-        raise DataError(f"{path} was trained on {config.dataset}, which is not a folder of images")
-    table = config.data.labels_csv
-    return Path(config.dataset), None if table is None else Path(table), path
-
-
-def pictures_of(root: Path) -> list[str]:
-    """The images of a folder, relative to it, in an order that depends on their names only."""
-    held_out = tuple(f"{name}{os.sep}" for name in HELD_OUT)
-    files = [file for file in FolderScanner(root).images(root) if not file.startswith(held_out)]
-    if not files:
-        raise DataError(f"{root} has no images")
-    return files
+        raise DataError(f"{run} was trained on {config.dataset}, which is not a folder of images")
+    if config.data.labels_csv is not None:
+        return Path(config.dataset), Path(config.data.labels_csv), ()
+    return Path(config.dataset), None, Run(run).load_model()[1].classes
 
 
 def journal_path(path: Path) -> Path:
     """The journal for a CSV file: the file itself, or another one beside it if it is a plain table of labels."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(1 << 12)
-    except FileNotFoundError:
-        return path
-    except OSError as error:
-        raise ConfigError(f"{setting('labels_csv')} is {path}, which cannot be read ({error.strerror})") from error
-    plain = bool(start.strip()) and not is_journal(start) and {"file", "label"} <= set(_columns(start))
+    content = read_table(path) if path.exists() else b""
+    first = b"".join(content[: 1 << 12].splitlines()[:1]).decode("utf-8-sig", "replace")
+    plain = not is_journal(content) and {"file", "label"} <= set(next(csv.reader([first]), []))
     return path.with_name(f"{path.stem}-journal{path.suffix}") if plain else path
 
 
@@ -125,10 +93,7 @@ def given_labels(root: Path, files: Iterable[str], classes: tuple[str, ...] = ()
 
 def _labels_of_table(table: Path, files: list[str]) -> list[LabelEvent]:
     """The labels in another CSV file, a journal or a plain table."""
-    try:
-        content = table.read_bytes()
-    except OSError as error:
-        raise DataError(f"{table} cannot be read ({error.strerror})") from error
+    content = read_table(table)
     if is_journal(content):
         labels = replay(parse_events(content, table)[0])
     else:
@@ -141,6 +106,42 @@ def _labels_of_table(table: Path, files: list[str]) -> list[LabelEvent]:
     ]
 
 
-def _columns(start: bytes) -> list[str]:
-    first = start.splitlines()[0].decode("utf-8-sig", "replace")
-    return next(csv.reader([first]), [])
+def export_folders(session: Session) -> Path:
+    """Link or copy all images into a new directory beside the folder, which `rankingmatch train` can use.
+
+    It has labeled/CLASS/, test/CLASS/ with the random checks, and unlabeled/; images of no class are left out.
+    """
+    with session.lock:
+        names = dict(session.labels.classes)
+        marks = [session.mark(number) for number in range(len(session.files))]
+    folders = dict(zip(names, folder_names(list(names.values())), strict=True))
+    target = unused_path(session.root.with_name(f"{session.root.name}-labeled"))
+    temporary = None
+    try:
+        temporary = create_directory_beside(target)
+        for file, mark in zip(session.files, marks, strict=True):
+            if mark is None or mark.skipped:
+                _place(session.root / file, temporary / "unlabeled")
+            elif mark.class_id is not None:
+                part = "test" if mark.part == "test" else "labeled"
+                _place(session.root / file, temporary / part / folders[mark.class_id])
+        temporary.replace(target)
+    except OSError as error:
+        raise DataError(
+            f"{target} cannot be written ({error.strerror}); free some space, or make it writable"
+        ) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def _place(source: Path, folder: Path) -> None:
+    """Link a file into a folder, or copy it where links are not possible; a missing file is left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = unused_path(folder / source.name)
+    try:
+        target.symlink_to(source.resolve())
+    except OSError:
+        if source.exists():
+            shutil.copy2(source, target)

@@ -1,18 +1,28 @@
-"""The journal on disk: rows are appended and synced before anyone is told that they are saved."""
+"""The journal: rows that are synced to the disk before anyone is told that they are saved, and what they add up to."""
 
 import contextlib
 import errno
 import os
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import DataError, first_line
 from rankingmatch.core.names import printable
-from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, is_journal, parse_events
+from rankingmatch.data.folder_scanner import read_table
+from rankingmatch.data.label_journal import CLASS_PREFIX, COLUMNS, LabelEvent, format_events, is_journal, parse_events
 
-__all__ = ["Journal", "JournalError"]
+__all__ = ["Journal", "JournalError", "LabelState", "Mark", "Step", "steps_of"]
+
+HEADER = (",".join(COLUMNS) + "\n").encode()
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
 
 
 class JournalError(DataError):
@@ -20,14 +30,9 @@ class JournalError(DataError):
 
 
 class Journal:
-    """An append-only CSV file, locked for this process.
+    """An append-only CSV file, locked for this process; it is created with the first row.
 
-    Attributes
-    ----------
-    path
-        The CSV file; it is created with the first row.
-    events
-        The rows that it had when it was opened.
+    `events` are the rows that it had when it was opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,19 +48,17 @@ class Journal:
             raise
 
     def _read(self) -> list[LabelEvent]:
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
+        if not self.path.exists():
             return []
-        except OSError as error:
-            raise DataError(f"{self.path} cannot be read ({error.strerror})") from error
-        if len(content) <= len(",".join(COLUMNS)):  # empty, or a crash cut off the first line
+        content = read_table(self.path)
+        if len(content) < len(HEADER) and HEADER.startswith(content):  # empty, or a crash cut off the first line
             self._torn = True
-            if not (",".join(COLUMNS) + "\n").encode().startswith(content):
-                raise _not_a_journal(self.path)
             return []
         if not is_journal(content):
-            raise _not_a_journal(self.path)
+            raise DataError(
+                f"{printable(str(self.path))} is not a journal of labels: its first line must be {','.join(COLUMNS)}; "
+                "choose another file for the labels"
+            )
         events, self._end = parse_events(content, self.path)
         self._torn = self._end < len(content)
         return events
@@ -67,13 +70,19 @@ class Journal:
         try:
             file = self._opened()
             self._check_unchanged(file)
-            content = self._prefix(file) + format_events(events)
+            content = rest = self._prefix(file) + format_events(events)
             self._torn = True
-            _write(file, content)
+            while rest:
+                rest = rest[os.write(file, rest) :]
             os.fsync(file)
         except OSError as error:
             self._cut()
-            raise JournalError(_sentence(self.path, error)) from error
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                message = f"the disk is full: nothing was saved to {self.path}; free some space and try again"
+            else:
+                reason = error.strerror or first_line(error)
+                message = f"{self.path} cannot be written ({reason}); nothing was saved, try again"
+            raise JournalError(message) from error
         self._end += len(content)
         self._torn = False
 
@@ -81,8 +90,12 @@ class Journal:
         """The file, created if necessary, without an incomplete last row."""
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            _sync_directory(self.path.parent)
+            self._file = os.open(self.path, _OPEN, 0o644)
+            directory = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)  # a power failure does not lose the name of a new file
+            finally:
+                os.close(directory)
         if self._torn:
             os.ftruncate(self._file, self._end)
             self._torn = False
@@ -92,7 +105,7 @@ class Journal:
         """Raise JournalError if another program has changed or replaced the file: its rows must not get lost."""
         ours = os.fstat(file)
         try:
-            theirs: os.stat_result | None = self.path.stat()
+            theirs: os.stat_result | None = self.path.lstat()
         except FileNotFoundError:
             theirs = None
         same = theirs is not None and (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
@@ -103,7 +116,7 @@ class Journal:
     def _prefix(self, file: int) -> bytes:
         """What must precede the next row: the names of the columns, or a line break that an editor dropped."""
         if self._end == 0:
-            return (",".join(COLUMNS) + "\n").encode()
+            return HEADER
         return b"" if os.pread(file, 1, self._end - 1) == b"\n" else b"\n"
 
     def _cut(self) -> None:
@@ -115,8 +128,7 @@ class Journal:
 
     def copy(self, target: Path) -> None:
         """Write the complete rows to another file."""
-        content = self.path.read_bytes()[: self._end] if self._end else (",".join(COLUMNS) + "\n").encode()
-        write_atomically(target, content)
+        write_atomically(target, self.path.read_bytes()[: self._end] if self._end else HEADER)
 
     def close(self) -> None:
         """Close the file and let other processes use it."""
@@ -127,42 +139,145 @@ class Journal:
 
 
 def _locked(path: Path) -> FileLock:
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    """The lock beside a journal; neither of them may be a link, which someone may have put into the folder."""
+    lock = path.with_name(f".{path.name}.lock")
+    for link in (one for one in (path, lock) if one.is_symlink()):
+        raise DataError(f"{printable(str(link))} is a link, which is not followed; remove it, or name the file itself")
+    locked = FileLock(lock)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        locked.acquire(timeout=0)
     except Timeout:
         raise DataError(
             f"{path} is in use by another labeling server; open the address that it printed, or stop it"
         ) from None
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror}); choose another file for the labels") from error
-    return lock
+    return locked
 
 
-def _write(file: int, content: bytes) -> None:
-    """Write all bytes to a file."""
-    while content:
-        content = content[os.write(file, content) :]
+# --- the labels --------------------------------------------------------------------------------------------------
 
 
-def _sync_directory(path: Path) -> None:
-    """Make the entry of a new file safe from a power failure."""
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+class Mark(NamedTuple):
+    """What is known about a file: its class, if it has a label, its part, and where the label comes from.
+
+    The part is "train", "test", "none" (of none of the classes), or empty for a file that was skipped.
+    """
+
+    class_id: int | None
+    part: str
+    origin: str
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the file was skipped."""
+        return self.class_id is None and self.part != "none"
 
 
-def _sentence(path: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: nothing was saved to {path}; free some space and try again"
-    return f"{path} cannot be written ({error.strerror or first_line(error)}); nothing was saved, try again"
+class Step(NamedTuple):
+    """What undoes a step: events, without a time, and the file to show again."""
+
+    inverse: tuple[LabelEvent, ...]
+    file: str
 
 
-def _not_a_journal(path: Path) -> DataError:
-    return DataError(
-        f"{printable(str(path))} is not a journal of labels: its first line must be {','.join(COLUMNS)}; "
-        "choose another file for the labels"
-    )
+class LabelState:
+    """Classes by id, in the order in which they were added, labels of files, the latest last, and steps to undo.
+
+    It changes only through `apply`, with the events that are in the journal, so a session that is started again has the
+    same state. The id of a class never changes.
+    """
+
+    def __init__(self) -> None:
+        self.classes: dict[int, str] = {}
+        self.marks: dict[str, Mark] = {}
+        self.undo: list[Step] = []
+        self._next_id = 0
+        self._former: dict[str, int] = {}  # ids of classes that were merged or removed
+        self._renamed: dict[str, str] = {}
+
+    def apply(self, events: list[LabelEvent]) -> None:
+        """Apply the events of one step, and record how to undo it."""
+        inverse: list[LabelEvent] = []
+        for event in events:
+            # What happened last is undone first.
+            inverse[:0] = self._apply_label(event) if event.file else self._apply_class(event)
+        origin = events[-1].origin
+        if origin == "undo":
+            del self.undo[-1:]
+        elif origin != "given":
+            self.undo.append(Step(tuple(inverse), events[-1].file))
+
+    def class_id(self, name: str) -> int | None:
+        """The id of a class; None if there is no class of this name."""
+        return next((number for number, known in self.classes.items() if known == name), None)
+
+    def current_name(self, name: str) -> str:
+        """The name that a class has now, if it was renamed or merged."""
+        seen = {name}
+        while self.class_id(name) is None and self._renamed.get(name, name) not in seen:
+            name = self._renamed[name]
+            seen.add(name)
+        return name
+
+    def _apply_label(self, event: LabelEvent) -> list[LabelEvent]:
+        old = self.marks.pop(event.file, None)  # it is inserted again, as the latest one
+        if event.label or event.part == "none" or event.origin == "skip":
+            class_id = self._ensure_class(event.label) if event.label else None
+            part = (event.part or "train") if event.label else event.part if event.part == "none" else ""
+            self.marks[event.file] = Mark(class_id, part, event.origin)
+        return [self._restoring(event.file, old)]
+
+    def _restoring(self, file: str, old: Mark | None) -> LabelEvent:
+        """The event that gives a file its former label, or none."""
+        if old is None:
+            return LabelEvent(file)
+        return LabelEvent(file, "" if old.class_id is None else self.classes[old.class_id], old.part)
+
+    def _apply_class(self, event: LabelEvent) -> list[LabelEvent]:
+        """Add, remove, rename or merge a class."""
+        old, new = event.old_name, event.label
+        old_id, new_id = self.class_id(old), self.class_id(new)
+        if not old:
+            self._ensure_class(new)
+            return [LabelEvent("", "", CLASS_PREFIX + new)] if new_id is None else []
+        if old_id is None or old == new:
+            return []
+        if not new:
+            self.marks = {file: mark for file, mark in self.marks.items() if mark.class_id != old_id}
+            return self._removed(old_id)
+        self._renamed[old] = new
+        self._renamed.pop(new, None)
+        if new_id is None:
+            self.classes[old_id] = new
+            return [LabelEvent("", old, CLASS_PREFIX + new)]
+        moved = [(file, mark) for file, mark in self.marks.items() if mark.class_id == old_id]
+        inverse = [self._restoring(file, mark) for file, mark in moved]
+        self.marks |= {file: mark._replace(class_id=new_id) for file, mark in moved}
+        return [*self._removed(old_id), *inverse]
+
+    def _removed(self, class_id: int) -> list[LabelEvent]:
+        name = self.classes.pop(class_id)
+        self._former[name] = class_id
+        return [LabelEvent("", name, CLASS_PREFIX)]
+
+    def _ensure_class(self, name: str) -> int:
+        """The id of a class, which is added if necessary; one that was removed gets its former id."""
+        known = self.class_id(name)
+        if known is not None:
+            return known
+        class_id = self._former.pop(name, None)
+        if class_id is None:
+            class_id, self._next_id = self._next_id, self._next_id + 1
+        self.classes = dict(sorted({**self.classes, class_id: name}.items()))
+        return class_id
+
+
+def steps_of(events: Iterable[LabelEvent]) -> Iterator[list[LabelEvent]]:
+    """Events grouped into steps: consecutive rows with the same time."""
+    for time, group in groupby(events, key=lambda event: event.time):
+        if time:
+            yield list(group)
+        else:  # written by hand
+            yield from ([event] for event in group)

@@ -2,19 +2,17 @@
 
 import hmac
 import ipaddress
-import json
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
+from urllib.parse import parse_qs
 
-__all__ = ["HEADERS", "PAGE_POLICY", "REPORT_POLICY", "Access", "Guard"]
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["HEADERS", "MOST_BYTES", "PAGE_POLICY", "REPORT_POLICY", "Access", "Guard"]
 
 MOST_BYTES = 1 << 20  # of a request
 PAGE_POLICY = (
@@ -37,21 +35,13 @@ HEADERS = {
 FORBIDDEN = (
     "<!doctype html><meta charset=utf-8><title>Not allowed</title><p>Open the address that the labeling server has "
     "printed, which contains a token.</p><p>If you have just opened it from another page: "
-    '<a href="/">continue to the pictures</a>.</p>'
+    '<a href="/">continue to the images</a>.</p>'
 )
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a request must know.
-
-    Attributes
-    ----------
-    token
-        The secret of this server.
-    port, host
-        Where the server listens.
-    """
+    """What a request must know: the secret of this server, and where it listens."""
 
     token: str
     port: int
@@ -85,47 +75,54 @@ class Access:
 
 
 class Guard:
-    """An application that only sees requests which know the token and come from a page of this server."""
+    """An application that only sees requests which know the token and come from a page of this server.
 
-    def __init__(self, app: App, access: Access) -> None:
-        self.app, self.access = app, access
+    The address with the token gives a cookie. `recognize` is told the client of every request that knows the token.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, recognize: Callable[[Any], object]) -> None:
+        self.app, self.access, self.recognize = app, access, recognize
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return
+        if scope["type"] == "http":
+            answer = self._answer(scope)
+            await (answer or self.app)(scope, _limited(receive), _with_headers(send))
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """What a request gets that is not passed on: a refusal, or the cookie."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        problem = self._problem(scope, headers)
-        if problem is not None:
-            status, sentence = problem
-            page = scope["path"] == "/" and status == 403
-            await _answer(send, status, FORBIDDEN if page else json.dumps({"error": sentence}), html=page)
-        else:
-            await self.app(scope, _limited(receive), _with_headers(send))
-
-    def _problem(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        """Why a request is refused: status and sentence; None if it is not."""
         if not self.access.is_own_host(headers.get("host", "")):
-            return 403, "This server is not known by that name: open the address that it has printed."
+            return _refusal(scope, 403, "This server is not known by that name: open the address that it has printed.")
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return 405, "Only GET and POST are allowed."
-        is_login = scope["path"] == "/" and b"token=" in scope["query_string"]
-        if not is_login and not self.access.has_token(_cookie(headers.get("cookie", ""), self.access.cookie)):
-            return 403, "Open the address that the server has printed; it contains a token."
-        return _problem_of_post(headers) if scope["method"] == "POST" else None
+            return _refusal(scope, 405, "Only GET and POST are allowed.")
+        is_page = scope["path"] == "/" and scope["method"] != "POST"
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True) if is_page else {}
+        given = query.get("token", [_cookie(headers.get("cookie", ""), self.access.cookie)])
+        if not self.access.has_token(given[0]):
+            return _refusal(scope, 403, "Open the address that the server has printed; it contains a token.")
+        self.recognize(scope.get("client"))
+        if "token" in query:
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self.access.cookie, self.access.token, httponly=True, samesite="strict")
+            return response
+        return _refusal_of_post(scope, headers) if scope["method"] == "POST" else None
 
 
-def _problem_of_post(headers: dict[str, str]) -> tuple[int, str] | None:
+def _refusal(scope: Scope, status: int, sentence: str) -> Response:
+    if scope["path"] == "/" and status == 403:
+        return HTMLResponse(FORBIDDEN, status)
+    return JSONResponse({"error": sentence}, status)
+
+
+def _refusal_of_post(scope: Scope, headers: dict[str, str]) -> Response | None:
     if headers.get("origin") != f"http://{headers['host']}":
-        return 403, "Requests from other pages are not allowed."
+        return _refusal(scope, 403, "Requests from other pages are not allowed.")
     if headers.get("content-type", "").partition(";")[0] != "application/json":
-        return 415, "A request must be JSON."
+        return _refusal(scope, 415, "A request must be JSON.")
     length = headers.get("content-length", "0")
     if not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
-        return 413, "The request is too large."
+        return _refusal(scope, 413, "The request is too large.")
     return None
 
 
@@ -141,7 +138,7 @@ def _limited(receive: Receive) -> Receive:
     """`receive`, which ends a request whose body is longer than it may be."""
     received = 0
 
-    async def limited() -> MutableMapping[str, Any]:
+    async def limited() -> Message:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
@@ -153,7 +150,7 @@ def _limited(receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Send:
     """`send`, which adds the headers that an answer does not have yet."""
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             present = {name.decode("latin-1").lower() for name, _ in message["headers"]}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name not in present]
@@ -161,12 +158,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sending
-
-
-async def _answer(send: Send, status: int, text: str, *, html: bool) -> None:
-    body = text.encode()
-    kind = "text/html; charset=utf-8" if html else "application/json"
-    headers = {**HEADERS, "content-type": kind, "content-length": str(len(body))}
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": pairs})
-    await send({"type": "http.response.body", "body": body})

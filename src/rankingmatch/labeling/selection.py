@@ -1,140 +1,56 @@
-"""Which picture to label next.
+"""Which image to label next, and who gets it.
 
-Pictures are chosen greedily, such that every picture has a chosen one that resembles it [1]: with a kernel k on unit
-features, the next picture is the one with the largest ∑ w(y) max(k(x, y) − c(y), 0), where c(y) is the largest kernel
-value of y with a picture that is labeled already. Before there is a model, w = 1. With a model, w is larger for
-pictures that it is unsure about [2].
+Images are chosen greedily, such that every image has a chosen one that resembles it [1]: with a kernel k on unit
+features, the next image is the one with the largest ∑ w(y) max(k(x, y) − c(y), 0), where c(y) is the largest kernel
+value of y with an image that is labeled already. Before there is a model, w = 1. With a model, w is larger for
+images that it is unsure about [2].
 
 1. Bae et al., Generalized Coverage for More Robust Low-Budget Active Learning, 2024.
 2. Bae et al., Uncertainty Herding: One Active Learning Method for All Label Budgets, 2025.
 """
 
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Collection, Iterable
+from enum import StrEnum
+from itertools import chain, repeat
 
 import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.heads.smoothing import known_rows, unit_features
+from rankingmatch.labeling.random_checks import is_check_turn
 
-__all__ = [
-    "AUDIT_EVERY",
-    "NOT_SELECTABLE",
-    "UNLABELED",
-    "Choice",
-    "Reason",
-    "audit_numbers",
-    "initial_order",
-    "is_audit_turn",
-    "next_pictures",
-]
+__all__ = ["NOT_SELECTABLE", "UNLABELED", "ImageQueue", "Reason", "next_images"]
 
 UNLABELED, NOT_SELECTABLE = -1, -2
-AUDIT_EVERY = 5  # one of five pictures is for the audit
-AUDIT_SHARE, AUDIT_MOST = 0.2, 1000  # of the folder, and pictures
 SHARPNESS = 3.0  # β of the kernel
-DOUBT = 4  # power of the uncertainty
-EXAMINED = 4000  # pictures that coverage is computed with; a random part of a larger folder
+DOUBT = 4  # power of the uncertainty, which makes up for a head that is less sure than it is right
+EXAMINED = 4000  # images that coverage is computed with; a random part of a larger folder
+RESERVED = 300.0  # seconds for which an image belongs to the client that got it
+KEPT = 16  # images of a client that it may have loaded already when the order changes
 
 
-class Reason(Enum):
-    """Why a picture is shown next; the values are for people."""
+class Reason(StrEnum):
+    """Why an image is shown next; the values are for people."""
 
     TYPICAL = "typical of the folder"
     UNSURE = "the model is unsure"
     RARE = "few labels of this class yet"
-    AUDIT = "random check"
+    CHECK = "random check"
+    ORDER = "random order"
+    UNDONE = "undone"
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A picture to label next.
-
-    Attributes
-    ----------
-    number : int
-        The index of the picture.
-    reason : Reason
-        Why it was chosen.
-    """
-
-    number: int
-    reason: Reason
+# --- the best images ---------------------------------------------------------------------------------------------
 
 
-def audit_numbers(n: int, seed: int) -> np.ndarray:
-    """Draw the pictures that are reserved for the audit, in the order in which they are shown.
-
-    They are a simple random sample of all pictures, whatever is selected for training, if they are never selected for
-    training: pass them to `next_pictures` as not selectable from the beginning, do not offer them for acceptance, and
-    leave out (without replacement by another one) those that had a label before.
-
-    Parameters
-    ----------
-    n : int
-        The number of pictures in the folder.
-    seed : int
-        The seed of the draw.
-
-    Returns
-    -------
-    numpy.ndarray
-        Different picture numbers, int64: a fifth of the folder, at most 1000.
-    """
-    count = min(AUDIT_MOST, int(AUDIT_SHARE * n))
-    return numpy_generator(seed, Purpose.AUDIT).permutation(n)[:count].astype(np.int64)
-
-
-def is_audit_turn(k: int) -> bool:
-    """Whether the picture shown as number k (from 0) is one of the audit: every fifth is."""
-    return k % AUDIT_EVERY == AUDIT_EVERY - 1
-
-
-def initial_order(features: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Order pictures such that the first ones cover the folder.
-
-    Parameters
-    ----------
-    features : numpy.ndarray
-        Features of shape (n, d), best from `smooth_features`.
-    count : int
-        The number of pictures wanted.
-    seed : int
-        The seed; it matters only for folders with more than 4000 pictures.
-
-    Returns
-    -------
-    numpy.ndarray
-        Different picture numbers of shape (min(count, n),), int64.
-    """
-    choices = next_pictures(features, np.full(len(features), UNLABELED), None, count, seed)
-    return np.array([choice.number for choice in choices], np.int64)
-
-
-def next_pictures(
+def next_images(
     features: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None, count: int, seed: int
-) -> list[Choice]:
-    """Choose the pictures to label next, most useful first.
+) -> list[tuple[int, Reason]]:
+    """Choose the images to label next, most useful first; fewer than `count` if fewer are selectable.
 
-    Parameters
-    ----------
-    features : numpy.ndarray
-        Features of all pictures, of shape (n, d), best from `smooth_features`; a row of zeros is a picture whose
-        features are not known yet, which is not chosen.
-    labels : numpy.ndarray
-        Labels of shape (n,): a class, −1 without a label, or −2 for pictures that must not be chosen (of the audit,
-        skipped, of no class).
-    probabilities : numpy.ndarray, optional
-        The model's probabilities of shape (n, classes); None without a model.
-    count : int
-        The number of pictures wanted.
-    seed : int
-        The seed; the choice depends on nothing else but the arguments.
-
-    Returns
-    -------
-    list of Choice
-        Different pictures; fewer than `count` if fewer are selectable.
+    Features (n, d) are best those of `smooth_features`; a row of zeros is an image whose features are not known yet,
+    which is not chosen. Labels (n,) are a class, −1 without a label, or −2 for images that must not be chosen (random
+    checks, skipped, of no class). `probabilities` (n, classes) are None without a model.
     """
     labels = np.asarray(labels)
     known = np.flatnonzero(known_rows(features))
@@ -146,13 +62,12 @@ def next_pictures(
     candidates = _sample(selectable, max(EXAMINED, count), generator)
     reference = _sample(known, EXAMINED, generator)
     mean = np.asarray(features[reference], np.float32).mean(0)
-    pool = unit_features(features[candidates], mean)
     target = unit_features(features[reference], mean)
+    kernel = _kernel(unit_features(features[candidates], mean), target)
     covered = _coverage(target, unit_features(features[labels >= 0], mean))
-    weights = _weights(None if probabilities is None else probabilities[reference])
-    chosen = candidates[_greedy(_kernel(pool, target), covered, weights, count)]
-    reasons = _reasons(chosen, labels, probabilities)
-    return [Choice(int(number), reason) for number, reason in zip(chosen, reasons, strict=True)]
+    weights = 1.0 if probabilities is None else _uncertainty(probabilities[reference]) ** DOUBT
+    chosen = candidates[_greedy(kernel, covered, weights, count)]
+    return list(zip(chosen.tolist(), _reasons(chosen, labels, probabilities), strict=True))
 
 
 def _sample(numbers: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
@@ -169,16 +84,11 @@ def _kernel(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _coverage(target: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """For each target, its largest kernel value with a chosen picture; zero without one."""
+    """For each target, its largest kernel value with a chosen image; zero without one."""
     covered = np.zeros(len(target), np.float32)
     for start in range(0, len(chosen), EXAMINED):
         covered = np.maximum(covered, _kernel(target, chosen[start : start + EXAMINED]).max(1))
     return covered
-
-
-def _weights(probabilities: np.ndarray | None) -> np.ndarray | float:
-    """The weight w(y) of each reference picture; the power makes up for a head that is less sure than it is right."""
-    return 1.0 if probabilities is None else _uncertainty(probabilities) ** DOUBT
 
 
 def _uncertainty(probabilities: np.ndarray) -> np.ndarray:
@@ -208,7 +118,6 @@ def _greedy(kernel: np.ndarray, covered: np.ndarray, weights: np.ndarray | float
 
 
 def _reasons(chosen: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None) -> list[Reason]:
-    """The reason for each chosen picture."""
     if probabilities is None:
         return [Reason.TYPICAL] * len(chosen)
     counts = np.bincount(labels[labels >= 0], minlength=probabilities.shape[1])
@@ -218,3 +127,69 @@ def _reasons(chosen: np.ndarray, labels: np.ndarray, probabilities: np.ndarray |
         Reason.RARE if few else Reason.UNSURE if doubt else Reason.TYPICAL
         for few, doubt in zip(rare, unsure, strict=True)
     ]
+
+
+# --- who gets them -----------------------------------------------------------------------------------------------
+
+
+class ImageQueue:
+    """Hands out images, each with a reason, so that no two people are given the same one.
+
+    `order` has all images, in the order in which they come as long as nothing better is known; random checks come in
+    their own order, at their turns.
+    """
+
+    def __init__(self, order: Iterable[int], checks: Iterable[int]) -> None:
+        self.checks = dict.fromkeys(checks)
+        self._order = [number for number in order if number not in self.checks]
+        self._ranking: list[tuple[int, str]] = []
+        self._handed_out = 0
+        self._queues: dict[str, list[tuple[int, str]]] = {}
+        self._owner: dict[int, tuple[str, float]] = {}
+
+    def rank(self, ranking: Iterable[tuple[int, str]]) -> None:
+        """Use a better order from now on."""
+        self._ranking = [(number, why) for number, why in ranking if number not in self.checks]
+        for client, queue in self._queues.items():
+            for number, _ in queue[KEPT:]:
+                self._owner.pop(number, None)
+            self._queues[client] = queue[:KEPT]
+
+    def take(
+        self, client: str, count: int, is_open: Callable[[int], bool], now: float, without: Collection[int] = ()
+    ) -> list[tuple[int, str]]:
+        """The next `count` images of a client that are still to be labeled, `without` those it has already."""
+        self._expire(now)
+        queue = [turn for turn in self._queues.get(client, ()) if is_open(turn[0])]
+        found = [turn for turn in queue if turn[0] not in without]
+        while len(found) < count and (turn := self._choose(is_open, without)) is not None:
+            self._owner[turn[0]] = (client, now)
+            queue.append(turn)
+            found.append(turn)
+        self._queues[client] = queue
+        self._owner |= {number: (client, now) for number, _ in queue}
+        return found[:count]
+
+    def put_back(self, client: str, number: int, now: float) -> None:
+        """Give a client an image again whose label was undone, before all others."""
+        others = [turn for turn in self._queues.get(client, ()) if turn[0] != number]
+        self._queues[client] = [(number, Reason.UNDONE), *others]
+        self._owner[number] = (client, now)
+
+    def _choose(self, is_open: Callable[[int], bool], without: Collection[int]) -> tuple[int, str] | None:
+        checks = zip(self.checks, repeat(Reason.CHECK))  # the folder may be large: nothing is listed
+        others = chain(self._ranking, zip(self._order, repeat(Reason.ORDER)))
+        in_turn = chain(checks, others) if is_check_turn(self._handed_out) else chain(others, checks)
+        free = (turn for turn in in_turn if not (turn[0] in self._owner or turn[0] in without) and is_open(turn[0]))
+        turn = next(free, None)
+        self._handed_out += turn is not None
+        return turn
+
+    def _expire(self, now: float) -> None:
+        """Forget clients that have not asked for a while."""
+        expired = {number for number, (_, time) in self._owner.items() if now - time > RESERVED}
+        for number in expired:
+            del self._owner[number]
+        if expired:
+            active = {client for client, _ in self._owner.values()}
+            self._queues = {client: queue for client, queue in self._queues.items() if client in active}

@@ -1,5 +1,6 @@
-"""Running the server: a socket, a token, and a clean end. It needs uvicorn."""
+"""Running the server: a socket, a token, connections of strangers, and a clean end. It needs uvicorn."""
 
+import asyncio
 import contextlib
 import errno
 import secrets
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.labeling.security import Access
@@ -16,41 +18,42 @@ from rankingmatch.labeling.server import make_app
 from rankingmatch.labeling.session import Session
 from rankingmatch.labeling.training import Training
 
-__all__ = ["DEFAULT_PORT", "serve"]
+__all__ = ["DEFAULT_PORT", "protocol_with_strangers", "serve"]
 
 DEFAULT_PORT = 8765
 SECONDS_TO_STOP = 2
+MOST_CONNECTIONS = 300
+MOST_STRANGERS = 100  # connections that have not shown the token
+SECONDS_OF_STRANGERS = 10.0
 
 
 def serve(session: Session, training: Training, host: str, port: int | None, started: Callable[[str], None]) -> None:
-    """Answer requests until SIGINT or SIGTERM.
+    """Answer requests until SIGINT or SIGTERM; raise ConfigError if the server cannot listen there.
 
-    Parameters
-    ----------
-    session, training
-        What the requests are about.
-    host, port
-        Where to listen; without a port, the default one or, if it is taken, any that is free.
-    started
-        Called with the address to open, which contains the token, once the server listens.
-
-    Raises
-    ------
-    ConfigError
-        If the server cannot listen there.
+    Without a port, it listens on the default one or, if it is taken, on any that is free. `started` is then called with
+    the address to open, which contains the token.
     """
     listening = _listen(host, port)
     access = Access(secrets.token_urlsafe(24), listening.getsockname()[1], host)
     servers: list[uvicorn.Server] = []
-    app: Any = make_app(session, training, access, lambda: bool(servers) and servers[0].should_exit)
+    strangers: dict[Any, H11Protocol] = {}
+    app: Any = make_app(
+        session,
+        training,
+        access,
+        lambda: bool(servers) and servers[0].should_exit,
+        lambda client: strangers.pop(client, None),
+    )
     config = uvicorn.Config(
         app,
+        http=protocol_with_strangers(strangers),
         log_level="warning",
         access_log=False,  # addresses contain the token
         lifespan="off",
         server_header=False,
+        proxy_headers=False,  # the client is the one of the connection, whatever a header says
         ws="none",
-        limit_concurrency=200,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
     servers.append(uvicorn.Server(config))
@@ -65,7 +68,40 @@ def serve(session: Session, training: Training, host: str, port: int | None, sta
         listening.close()
 
 
+def protocol_with_strangers(strangers: dict[Any, H11Protocol]) -> type[H11Protocol]:
+    """A protocol that keeps the connections without the token in `strangers`, by the address of the client.
+
+    Whoever recognizes a client takes it out. The others are closed after a while, the oldest at once if there are too
+    many: nobody without the token can hold all connections of the server.
+    """
+
+    class Protocol(H11Protocol):
+        """A connection."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            strangers[self.client] = self
+            self.loop.call_later(SECONDS_OF_STRANGERS, self.close_stranger)
+            if len(strangers) > MOST_STRANGERS:
+                next(iter(strangers.values())).close_stranger()  # type: ignore[attr-defined]
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if strangers.get(self.client) is self:
+                del strangers[self.client]
+            super().connection_lost(exc)
+
+        def close_stranger(self) -> None:
+            """Close the connection, unless the client is known by now."""
+            if strangers.get(self.client) is self:
+                del strangers[self.client]
+                self.transport.abort()
+
+    return Protocol
+
+
 def _listen(host: str, port: int | None) -> socket.socket:
+    if not host.strip():
+        raise ConfigError(f"{setting('host')} is empty; name an address, or leave the option out to use 127.0.0.1")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for attempt in [DEFAULT_PORT, 0] if port is None else [port]:
         listening = socket.socket(family, socket.SOCK_STREAM)

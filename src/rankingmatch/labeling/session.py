@@ -1,4 +1,4 @@
-"""The state of a labeling session: pictures, labels, queue, and what the page shows. No HTTP, and no threads."""
+"""The state of a labeling session: images, labels, queue, and what the page shows. No HTTP, and no threads."""
 
 import hashlib
 import math
@@ -6,8 +6,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,18 @@ from typing import Any
 import numpy as np
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.data import printable
+from rankingmatch.core.names import printable
 from rankingmatch.data.label_journal import CLASS_PREFIX, LabelEvent
-from rankingmatch.labeling import selection
-from rankingmatch.labeling.audit import enough
-from rankingmatch.labeling.guesses import NO_GUESSES, Guesses
-from rankingmatch.labeling.journal import Journal, JournalError
-from rankingmatch.labeling.labels import LabelState, Mark, steps_of
-from rankingmatch.labeling.queue import PictureQueue, Turn
+from rankingmatch.labeling.journal import Journal, JournalError, LabelState, Mark, steps_of
+from rankingmatch.labeling.model import NO_GUESSES, Guesses
+from rankingmatch.labeling.random_checks import draw_checks, enough
+from rankingmatch.labeling.selection import ImageQueue
 
 __all__ = ["RequestError", "Session", "check_class_name"]
 
 KEYS = "1234567890qweryuiopdfjklcvb"  # of classes; the page uses the other keys for commands
 LONGEST_NAME = 100
-PAGE = 24  # pictures on a page of the grid
+PAGE = 24  # images on a page of the grid
 NO_MODEL: dict[str, Any] = {"state": "waiting", "labels": 0, "why": "two labels of each class are needed"}
 
 
@@ -50,19 +47,8 @@ def check_class_name(name: str) -> str:
 class Session:
     """A labeling session. All methods may be called from any thread.
 
-    Parameters
-    ----------
-    root
-        The folder.
-    files
-        The sorted images, relative to the folder; the index of an image is its number.
-    journal
-        Where labels are saved.
-    given
-        Events that are known without the journal: labels from class folders, and classes. They are saved with the first
-        label.
-    seed
-        The seed of the order.
+    The index of an image in `files`, which are sorted and relative to the folder, is its number. `given` are events
+    that are known without the journal: labels from class folders, and classes. They are saved with the first label.
     """
 
     def __init__(
@@ -78,17 +64,17 @@ class Session:
         for step in steps_of(journal.events):
             self.labels.apply(step)
         self._last_time = journal.events[-1].time if journal.events else ""
-        self._pending = self._new_events(list(given), {event.file for event in journal.events})
-        self._unreadable: dict[int, str] = {}
+        self._pending = self._new_events(given, {event.file for event in journal.events})
+        self._unreadable: set[int] = set()
         self.guesses = NO_GUESSES
         self._shown: dict[str, Any] = {"features": {"done": 0, "total": len(files)}, "model": NO_MODEL}
-        self._shown |= {"quality": None, "training": None, "problem": None}
-        audit = selection.audit_numbers(len(files), seed)
-        self.audit = [int(number) for number in audit if not self._trained_on(int(number))]
+        self._shown |= {"quality": None, "training": None, "problem": None, "failure": None}
+        marks = {number: self.mark(number) for number in draw_checks(len(files), seed).tolist()}
+        self.checks = [number for number, mark in marks.items() if mark is None or mark.part != "train"]
         self.order = np.random.default_rng(seed).permutation(len(files))
-        self.queue = PictureQueue(self.order.tolist(), self.audit, selection.is_audit_turn)
+        self.queue = ImageQueue(self.order.tolist(), self.checks)
 
-    def _new_events(self, given: list[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
+    def _new_events(self, given: Iterable[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
         """Those of the given events that the journal does not have, applied to the state."""
         moment = self._last_time = self._now()
         events = []
@@ -99,40 +85,41 @@ class Session:
                 self.labels.apply(events[-1:])
         return events
 
-    def _trained_on(self, number: int) -> bool:
-        mark = self.mark(number)
-        return mark is not None and mark.part == "train"
-
     # --- what the page asks --------------------------------------------------------------------------------------
 
     def mark(self, number: int) -> Mark | None:
-        """What is known about a picture."""
+        """What is known about an image."""
         return self.labels.marks.get(self.files[number])
 
     def path(self, number: int) -> str:
-        """The path of a picture; raise RequestError if there is none of this number."""
+        """The path of an image; raise RequestError if there is none of this number."""
         return str(self.root / self.files[self._checked(number)])
 
     def next(self, client: str, count: int, without: Collection[int] = ()) -> list[dict[str, Any]]:
-        """The pictures that a client labels next."""
+        """The images that a client labels next."""
         with self.lock:
             turns = self.queue.take(client, count, self._is_open, time.monotonic(), without)
-            return [self.picture(turn.number, turn.why) for turn in turns]
+            return [self.image(number, why) for number, why in turns]
 
     def _is_open(self, number: int) -> bool:
         return number not in self._unreadable and self.files[number] not in self.labels.marks
 
-    def picture(self, number: int, why: str = "") -> dict[str, Any]:
-        """A picture as the page sees it. An audit picture has no guess, which would bias its label."""
+    def _can_be_accepted(self, number: int) -> bool:
+        return self._is_open(number) and number not in self.queue.checks
+
+    def _is_check(self, number: int) -> bool:
+        mark = self.mark(number)
+        return mark.part == "test" if mark and mark.class_id is not None else number in self.queue.checks
+
+    def image(self, number: int, why: str = "") -> dict[str, Any]:
+        """An image as the page sees it. A random check has no guess, which would bias its label."""
         with self.lock:
-            mark = self.mark(number)
-            audit = mark.part == "test" if mark and mark.class_id is not None else number in self.queue.audit
-            guess = self.guesses.of(number)
-            hidden = guess is None or guess[0] not in self.labels.classes or (audit and mark is None)
+            mark, check, guess = self.mark(number), self._is_check(number), self.guesses.of(number)
+            hidden = guess is None or guess[0] not in self.labels.classes or (check and mark is None)
             return {
                 "number": number,
                 "name": printable(self.files[number]),
-                "audit": audit,
+                "check": check,
                 "guess": None if guess is None or hidden else {"class": guess[0], "confidence": round(guess[1], 4)},
                 "label": None if mark is None else "none" if mark.part == "none" else mark.class_id,
                 "skipped": mark is not None and mark.skipped,
@@ -140,41 +127,36 @@ class Session:
             }
 
     def neighbor(self, at: int, step: int) -> dict[str, Any] | None:
-        """The picture that was labeled before or after another one; None if there is none."""
+        """The image that was labeled before or after another one; None if there is none."""
         with self.lock:
             numbers = [self.number_of[file] for file in self.labels.marks if file in self.number_of]
             position = numbers.index(at) if at in numbers else len(numbers)
-            return self.picture(numbers[position + step]) if 0 <= position + step < len(numbers) else None
+            return self.image(numbers[position + step]) if 0 <= position + step < len(numbers) else None
 
-    def grid(self, class_id: int, *, sure: bool, page: int) -> tuple[list[dict[str, Any]], int]:
-        """A page of the unlabeled pictures that the model predicts as a class, and the number of pages."""
+    def grid(self, class_id: int, *, sure: bool, page: int) -> dict[str, Any]:
+        """A page of the unlabeled images that the model predicts as a class, and the number of pages."""
         with self.lock:
             self._checked_class(class_id)
             guesses = self.guesses
             rows = np.flatnonzero(guesses.classes == class_id)
             rows = rows[np.argsort(guesses.confidences[rows] * (-1 if sure else 1), kind="stable")]
-            numbers = [number for number in guesses.numbers[rows].tolist() if self._can_be_accepted(number)]
-            return self._page([(number, "") for number in numbers], page)
+            return self._page([one for one in guesses.numbers[rows].tolist() if self._can_be_accepted(one)], page)
 
-    def _can_be_accepted(self, number: int) -> bool:
-        return self._is_open(number) and number not in self.queue.audit
-
-    def mistakes(self, page: int) -> tuple[list[dict[str, Any]], int]:
+    def mistakes(self, page: int) -> dict[str, Any]:
         """A page of the labels that the model contradicts, and the number of pages."""
         with self.lock:
-            found = []
+            found = {}
             for number, class_id, confidence in self.guesses.doubts:
                 mark = self.mark(number)
                 doubtful = mark and mark.class_id not in (None, class_id) and mark.origin != "kept"
                 if doubtful and class_id in self.labels.classes:
-                    found.append((number, {"class": class_id, "confidence": round(confidence, 4)}))
-            pictures, pages = self._page([(number, "") for number, _ in found], page)
-            guess_of = dict(found)
-            return [{**picture, "guess": guess_of[picture["number"]]} for picture in pictures], pages
+                    found[number] = {"class": class_id, "confidence": round(confidence, 4)}
+            answer = self._page(list(found), page)
+            return {**answer, "images": [{**image, "guess": found[image["number"]]} for image in answer["images"]]}
 
-    def _page(self, entries: list[tuple[int, str]], page: int) -> tuple[list[dict[str, Any]], int]:
-        shown = entries[page * PAGE : (page + 1) * PAGE]
-        return [self.picture(number, why) for number, why in shown], math.ceil(len(entries) / PAGE)
+    def _page(self, numbers: list[int], page: int) -> dict[str, Any]:
+        shown = [self.image(number) for number in numbers[page * PAGE : (page + 1) * PAGE]]
+        return {"images": shown, "pages": math.ceil(len(numbers) / PAGE)}
 
     def state(self) -> dict[str, Any]:
         """All that the page shows, as plain values."""
@@ -182,61 +164,48 @@ class Session:
             present = [mark for file, mark in self.labels.marks.items() if file in self.number_of]
             counts = Counter(mark.class_id for mark in present)
             trained = Counter(mark.class_id for mark in present if mark.part == "train")
-            classes = self.labels.classes
-            suggestion = enough({printable(name): trained[class_id] for class_id, name in classes.items()})
+            names = {class_id: printable(name) for class_id, name in self.labels.classes.items()}
             return {
                 "version": self.version,
                 "scan": self.scan,
                 "folder": printable(self.root.name),
                 "total": len(self.files),
                 "classes": [
-                    {
-                        "id": class_id,
-                        "name": printable(name),
-                        "key": KEYS[class_id : class_id + 1],
-                        "count": counts[class_id],
-                    }
-                    for class_id, name in classes.items()
+                    {"id": class_id, "name": name, "key": KEYS[class_id : class_id + 1], "count": counts[class_id]}
+                    for class_id, name in names.items()
                 ],
                 "labeled": sum(mark.class_id is not None for mark in present),
                 "none": sum(mark.part == "none" for mark in present),
                 "skipped": sum(mark.skipped for mark in present),
                 "unreadable": len(self._unreadable),
                 "undo": len(self.labels.undo),
-                "enough": asdict(suggestion),
+                "enough": enough({name: trained[class_id] for class_id, name in names.items()}),
                 **self._shown,
             }
 
     # --- what the page does --------------------------------------------------------------------------------------
 
     def label(self, number: int, choice: int | str | None, *, kept: bool = False) -> None:
-        """Give a picture a class, "none", or None: skip it. `kept`: a label that the model contradicts is confirmed."""
+        """Give an image a class, "none", or None: skip it. `kept`: a label that the model contradicts is confirmed."""
         with self.lock:
-            event = self._label_event(number, choice)
-            old = self.mark(number)
-            if kept and old is not None and old.class_id == choice:
-                event = event._replace(origin="kept")
+            file, old, check = self.files[self._checked(number)], self.mark(number), self._is_check(number)
+            event = LabelEvent(file, origin="audit" if check else "hand")
+            if choice is None:
+                event = event._replace(origin="skip")
+            elif choice == "none":
+                event = event._replace(part="none")
+            else:
+                name = self.labels.classes[self._checked_class(choice)]
+                event = event._replace(label=name, part="test" if check else "train")
+                if kept and old is not None and old.class_id == choice:
+                    event = event._replace(origin="kept")
             # A page that got no answer repeats its request; that must not be a second step.
-            if old is None or self._repeated(event, old) is False:
+            known = old and ("" if old.class_id is None else self.labels.classes[old.class_id], old.part, old.origin)
+            if known != (event.label, event.part, event.origin):
                 self._save([event])
 
-    def _label_event(self, number: int, choice: int | str | None) -> LabelEvent:
-        file, old = self.files[self._checked(number)], self.mark(number)
-        if choice is None:
-            return LabelEvent(file, origin="skip")
-        audited = old.part == "test" if old and old.class_id is not None else number in self.queue.audit
-        origin = "audit" if audited else "hand"
-        if choice == "none":
-            return LabelEvent(file, part="none", origin=origin)
-        name = self.labels.classes[self._checked_class(choice)]
-        return LabelEvent(file, name, "test" if audited else "train", origin=origin)
-
-    def _repeated(self, event: LabelEvent, old: Mark) -> bool:
-        name = "" if old.class_id is None else self.labels.classes[old.class_id]
-        return (name, old.part, old.origin) == (event.label, event.part, event.origin)
-
     def accept(self, class_id: int, numbers: Iterable[int]) -> None:
-        """Give several pictures the class that the model predicts, as one step; labeled ones are left alone."""
+        """Give several images the class that the model predicts, as one step; labeled ones are left alone."""
         with self.lock:
             name = self.labels.classes[self._checked_class(class_id)]
             unique = dict.fromkeys(self._checked(number) for number in numbers)
@@ -244,7 +213,7 @@ class Session:
             self._save([LabelEvent(file, name, "train", origin="accepted") for file in files])
 
     def undo(self, client: str) -> int | None:
-        """Undo the last step; the result is the picture to show again, or None."""
+        """Undo the last step; the result is the image to show again, or None."""
         with self.lock:
             if not self.labels.undo:
                 raise RequestError("there is nothing to undo")
@@ -252,8 +221,7 @@ class Session:
             self._save([event._replace(origin="undo") for event in step.inverse])
             number = self.number_of.get(step.file)
             if number is not None and self._is_open(number):
-                turn = Turn(number, number in self.queue.audit, "undone")
-                self.queue.put_back(client, turn, time.monotonic())
+                self.queue.put_back(client, number, time.monotonic())
             return number
 
     def add_class(self, name: str) -> None:
@@ -269,7 +237,7 @@ class Session:
                 self._save([LabelEvent("", self._new_name(name), CLASS_PREFIX + old, origin="rename")])
 
     def merge_classes(self, class_id: int, into: int) -> None:
-        """Give all pictures of a class another class, and remove the first one."""
+        """Give all images of a class another class, and remove the first one."""
         with self.lock:
             old, new = (self.labels.classes[self._checked_class(number)] for number in (class_id, into))
             if old == new:
@@ -284,7 +252,7 @@ class Session:
 
     def _checked(self, number: int) -> int:
         if not 0 <= number < len(self.files):
-            raise RequestError(f"there is no picture {number}; reload the page")
+            raise RequestError(f"there is no image {number}; reload the page")
         return number
 
     def _checked_class(self, class_id: int | str) -> int:
@@ -326,25 +294,22 @@ class Session:
     # --- what the background tells -------------------------------------------------------------------------------
 
     def show(self, **values: Any) -> None:
-        """Change what the page shows: features, model, quality, training or problem."""
+        """Change what the page shows: features, model, quality, training, problem or failure."""
         with self.lock:
             if any(self._shown[name] != value for name, value in values.items()):
                 self._shown |= values
                 self.version += 1
 
-    def use_model(
-        self, guesses: Guesses, ranking: Iterable[tuple[int, str]], is_current: Callable[[], bool] = lambda: True
-    ) -> None:
-        """Use new predictions, and a new order of the pictures."""
+    def use_model(self, guesses: Guesses, ranking: Iterable[tuple[int, str]]) -> None:
+        """Use new predictions, and a new order of the images."""
         with self.lock:
-            if is_current():
-                self.guesses = guesses
-                self.queue.rank(ranking)
-                self.version += 1
+            self.guesses = guesses
+            self.queue.rank(ranking)
+            self.version += 1
 
-    def mark_unreadable(self, number: int, reason: str) -> None:
-        """Do not hand out a picture that cannot be shown."""
+    def mark_unreadable(self, number: int) -> None:
+        """Do not hand out an image that cannot be shown."""
         with self.lock:
             if number not in self._unreadable:
-                self._unreadable[number] = reason
+                self._unreadable.add(number)
                 self.version += 1

@@ -12,26 +12,18 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
+from rankingmatch.core.errors import first_line
 from rankingmatch.core.options import flag
-from rankingmatch.labeling.audit import error_interval
+from rankingmatch.labeling.random_checks import error_interval
 from rankingmatch.labeling.session import RequestError, Session
 
 __all__ = ["Training"]
 
-PREPARING = "preparing the images"
 MORE: list[str] = []  # arguments of every training, for tests
 
 
 class Training:
-    """The trainings of a session, one at a time.
-
-    Parameters
-    ----------
-    session
-        The session, which shows the progress.
-    directory
-        Where run directories are created.
-    """
+    """The trainings of a session, one at a time; `directory` is where run directories are created."""
 
     def __init__(self, session: Session, directory: Path = Path("runs")) -> None:
         self._session = session
@@ -46,11 +38,12 @@ class Training:
         with self._lock:
             if self.running:
                 raise RequestError("a training is already running; wait for it, or stop it")
-            self._check_labels()
+            if sum(one["count"] > 0 for one in self._session.state()["classes"]) < 2:
+                raise RequestError("label images of at least two classes before training")
             run, table = self._snapshot()
             command = ["train", str(self._session.root), flag("labels_csv"), str(table), flag("out"), str(run)]
-            shown = {"state": "running", "step": 0, "steps": None, "eta": None, "error": None, "message": PREPARING}
-            shown |= {"done": 0, "total": None, "test": 0, "report": None}
+            shown = {"state": "running", "step": 0, "steps": None, "eta": None, "error": None}
+            shown |= {"message": "preparing the images", "done": 0, "total": None, "test": 0, "report": None}
             shown |= {"command": shlex.join(["rankingmatch", *command])}
             errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - the thread closes it
             self._stopped = False
@@ -93,15 +86,9 @@ class Training:
             raise RequestError("there is no report of this training")
         return path / "report.html"
 
-    def _check_labels(self) -> None:
-        counts = {one["name"]: one["count"] for one in self._session.state()["classes"]}
-        if sum(count > 0 for count in counts.values()) < 2:
-            raise RequestError("label pictures of at least two classes before training")
-
     def _snapshot(self) -> tuple[Path, Path]:
         """A new run directory, and a copy of the journal: labels may be added while it trains."""
-        state = self._session.state()
-        stem = f"{self._session.root.name}-{state['labeled']}-labels"
+        stem = f"{self._session.root.name}-{self._session.state()['labeled']}-labels"
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             number, run = 1, self._directory / stem
@@ -118,22 +105,25 @@ class Training:
     def _follow(self, process: "subprocess.Popen[str]", run: Path, shown: dict[str, Any], errors: IO[str]) -> None:
         """Show the events of a training until it ends."""
         assert process.stdout is not None
-        with process, errors:
-            for line in process.stdout:
-                with contextlib.suppress(ValueError, KeyError, TypeError, ZeroDivisionError):
-                    shown = {**shown, **_progress(json.loads(line), shown)}
-                    self._session.show(training=shown)
-            code = process.wait()
-            errors.seek(0)
-            last = (errors.read().strip().splitlines() or [f"training ended with code {code}"])[-1]
-        if code == 0:
-            self._runs[run.name] = run
-            report = f"/report/{run.name}" if (run / "report.html").is_file() else None
-            end = {"state": "done", "eta": 0, "message": f"the model is in {run}", "report": report}
-        else:
-            resume = shlex.join(["rankingmatch", "train", flag("resume"), flag("out"), str(run)])
-            message = f"stopped; to resume: {resume}" if self._stopped else last.removeprefix("error: ")
-            end = {"state": "failed", "eta": None, "message": message}
+        end: dict[str, Any] = {"state": "failed", "eta": None}
+        try:
+            with process, errors:
+                for line in process.stdout:
+                    with contextlib.suppress(ValueError, KeyError, TypeError, ZeroDivisionError):
+                        shown = {**shown, **_progress(json.loads(line), shown)}
+                        self._session.show(training=shown)
+                code = process.wait()
+                errors.seek(0)
+                last = (errors.read().strip().splitlines() or [f"training ended with code {code}"])[-1]
+            if code == 0:
+                self._runs[run.name] = run
+                report = f"/report/{run.name}" if (run / "report.html").is_file() else None
+                end = {"state": "done", "eta": 0, "message": f"the model is in {run}", "report": report}
+            else:
+                resume = shlex.join(["rankingmatch", "train", flag("resume"), flag("out"), str(run)])
+                end["message"] = f"stopped; to resume: {resume}" if self._stopped else last.removeprefix("error: ")
+        except Exception as error:  # a thread that ended silently would show "running" for ever
+            end["message"] = f"the training cannot be followed: {first_line(error)}"
         self._session.show(training={**shown, **end})
 
 
@@ -152,7 +142,7 @@ def _progress(event: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measured(event: dict[str, Any], checks: int) -> dict[str, float] | None:
-    """The error in percent on the pictures of the random check, with its interval; None without such pictures."""
+    """The error in percent on the random checks, with its interval; None without any."""
     error = event["test_error"]
     if error is None or not checks:
         return None

@@ -21,7 +21,7 @@ function buttonFor(id) {
   return parts;
 }
 
-/** Draws the buttons of all classes. `chosen` is the label of the picture, `guess` what the model suggests, or null. */
+/** Draws the buttons of all classes. `chosen` is the label of the image, `guess` what the model suggests, or null. */
 export function drawClasses(chosen, guess) {
   const { perClass } = counts(), panel = byId("classes");
   panel.classList.toggle("many", state.classes.length > MANY);
@@ -79,12 +79,12 @@ async function change(body, problem) {
   }
 }
 
-/** @param {((id: number) => void) | null} label  labels the picture in the frame with the new class */
+/** @param {((id: number) => void) | null} label  labels the image in the frame with the new class */
 export function addClass(label) {
   const input = element("input", { id: "new-class", type: "text", maxlength: "100", autocomplete: "off", required: "", spellcheck: "false" });
   const problem = element("p", { class: "problem", role: "alert" });
   const only = element("button", { type: "submit", value: "only", class: label ? null : "primary" }, label ? "Only add" : "Add class");
-  const both = label ? element("button", { type: "submit", value: "both", class: "primary" }, "Add and label this picture") : null;
+  const both = label ? element("button", { type: "submit", value: "both", class: "primary" }, "Add and label this image") : null;
   const form = element("form", { novalidate: "" }, element("label", { for: "new-class" }, "Name of the new class"), input, problem,
     element("div", { class: "buttons" }, both, only));
   form.addEventListener("submit", async (event) => {

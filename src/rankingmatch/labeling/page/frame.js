@@ -1,10 +1,10 @@
-// Large pictures: loaded and decoded ahead, shown at once, zoomed.
+// Large images: loaded and decoded ahead, shown at once, zoomed.
 
 import { element } from "./dom.js";
-import { get, pictureAddress, Refused } from "./server.js";
+import { get, imageAddress, Refused } from "./server.js";
 
 // --- loading ahead ----------------------------------------------------------------------------------------------
-// A browser opens six connections to a server; labels and events must not wait behind pictures.
+// A browser opens six connections to a server; labels and events must not wait behind images.
 const AT_ONCE = 3;
 const KEPT = 40;
 const entries = new Map(); // number → { image, ready (a promise), decoded }
@@ -14,7 +14,7 @@ let loading = 0;
 function start(entry) {
   loading += 1;
   entry.started = true;
-  entry.image.src = pictureAddress(entry.number);
+  entry.image.src = imageAddress(entry.number);
   entry.image.decode().then(() => { entry.decoded = true; entry.resolve(); }, entry.reject).finally(() => {
     loading -= 1;
     startWaiting();
@@ -41,7 +41,7 @@ function entryOf(number) {
 export function preload(numbers) {
   numbers.forEach((number, index) => {
     const entry = entryOf(number);
-    // The browser may have dropped the pixels of the next picture meanwhile.
+    // The browser may have dropped the pixels of the next image meanwhile.
     if (entry.decoded && index === 0) setTimeout(() => entry.image.decode().catch(() => {}), 50);
   });
   for (const number of [...entries.keys()].slice(0, Math.max(0, entries.size - KEPT))) {
@@ -52,7 +52,7 @@ export function preload(numbers) {
 
 // --- the frame --------------------------------------------------------------------------------------------------
 const ZOOM = 2.5; // times the size that fits
-const SMALL = 96; // pixels; smaller pictures are shown with sharp pixels
+const SMALL = 96; // pixels; smaller images are shown with sharp pixels
 
 export class Frame {
   /** @param {HTMLElement} container  @param {(zoomed: boolean) => void} onZoom */
@@ -60,7 +60,7 @@ export class Frame {
     this.container = container;
     this.onZoom = onZoom;
     this.number = null;
-    this.visible = false; // the picture of `number` can be seen
+    this.visible = false; // the image of `number` can be seen
     this.zoomed = false;
     container.addEventListener("click", (event) => { if (this.visible) this.zoom(!this.zoomed, event); });
   }
@@ -93,8 +93,8 @@ export class Frame {
 
   // An image element does not tell why it failed.
   async explain(number) {
-    let sentence = "This picture cannot be shown.";
-    await get(`/picture/${number}`, { size: "large" }).catch((error) => {
+    let sentence = "This image cannot be shown.";
+    await get(`/image/${number}`, { size: "large" }).catch((error) => {
       if (error instanceof Refused) sentence = error.message;
     });
     if (this.number === number) this.text(sentence);

@@ -1,14 +1,14 @@
-// Pictures that the model predicts as one class, a page at a time: mark the wrong ones, accept the rest.
+// Images that the model predicts as one class, a page at a time: mark the wrong ones, accept the rest.
 
 import { byId, countOf, element, keyButton, percent, say } from "./dom.js";
-import { get, pictureAddress } from "./server.js";
+import { get, imageAddress } from "./server.js";
 import { classById, done, finished, forget, labelName, onChange, outbox, postLabel, setState, state } from "./store.js";
 
 const PAGE = 24;
 let chosen = null; // id of the class
 let order = "sure";
-let page = []; // the pictures shown
-let buffer = []; // the pictures of the next page, loaded ahead
+let page = []; // the images shown
+let buffer = []; // the images of the next page, loaded ahead
 let loading = null;
 const wrong = new Set(); // marked on this page
 const rejected = new Map(); // id of a class → numbers that are not offered again for it
@@ -23,9 +23,9 @@ let undo = () => {};
 export const onGridUndo = (handler) => { undo = handler; };
 
 // --- pages --------------------------------------------------------------------------------------------------------
-const offered = (picture) => !finished.has(picture.number) && !rejected.get(chosen)?.has(picture.number);
+const offered = (image) => !finished.has(image.number) && !rejected.get(chosen)?.has(image.number);
 
-// Accepted pictures leave the server's pages and rejected ones stay, so each search begins at the first page.
+// Accepted images leave the server's pages and rejected ones stay, so each search begins at the first page.
 async function fill() {
   const wanted = [chosen, order].join();
   const known = new Set([...page, ...buffer].map((one) => one.number));
@@ -33,11 +33,11 @@ async function fill() {
     const answer = await get("/grid", { class: chosen, order, page: number });
     if (wanted !== [chosen, order].join()) return;
     pages = answer.pages;
-    const fresh = answer.pictures.filter((one) => !known.has(one.number) && offered(one));
+    const fresh = answer.images.filter((one) => !known.has(one.number) && offered(one));
     buffer.push(...fresh);
     for (const one of fresh) {
       known.add(one.number);
-      new Image().src = pictureAddress(one.number, "thumbnail");
+      new Image().src = imageAddress(one.number, "thumbnail");
     }
   }
 }
@@ -68,21 +68,21 @@ async function open(id, wantedOrder) {
 }
 
 // --- tiles --------------------------------------------------------------------------------------------------------
-function tileFor(picture) {
-  const tile = element("button", { type: "button", class: "tile", "data-number": picture.number, tabindex: "-1" },
-    element("img", { src: pictureAddress(picture.number, "thumbnail"), alt: "", draggable: "false" }),
+function tileFor(image) {
+  const tile = element("button", { type: "button", class: "tile", "data-number": image.number, tabindex: "-1" },
+    element("img", { src: imageAddress(image.number, "thumbnail"), alt: "", draggable: "false" }),
     element("span", { class: "caption-line" }));
-  tile.addEventListener("click", () => toggle(picture));
+  tile.addEventListener("click", () => toggle(image));
   tile.addEventListener("focus", () => rove(tile));
   return tile;
 }
-function drawTile(tile, picture) {
-  const marked = wrong.has(picture.number), labeled = picture.label !== null;
-  const name = labeled ? labelName(picture.label) : marked ? "wrong" : percent(picture.guess?.confidence ?? 0);
+function drawTile(tile, image) {
+  const marked = wrong.has(image.number), labeled = image.label !== null;
+  const name = labeled ? labelName(image.label) : marked ? "wrong" : percent(image.guess?.confidence ?? 0);
   tile.classList.toggle("wrong", marked);
   tile.classList.toggle("labeled", labeled);
   tile.setAttribute("aria-pressed", String(marked));
-  tile.setAttribute("aria-label", `${picture.name}: ${labeled ? `labeled ${name}` : marked ? "marked as wrong" : `${name} sure`}`);
+  tile.setAttribute("aria-label", `${image.name}: ${labeled ? `labeled ${name}` : marked ? "marked as wrong" : `${name} sure`}`);
   tile.lastChild.textContent = name;
 }
 function draw() {
@@ -90,13 +90,13 @@ function draw() {
   if ([...holder.children].map((one) => one.dataset.number).join() !== page.map((one) => one.number).join()) {
     holder.replaceChildren(...page.map(tileFor));
   }
-  page.forEach((picture, index) => drawTile(holder.children[index], picture));
+  page.forEach((image, index) => drawTile(holder.children[index], image));
   const rest = remaining().length, name = labelName(chosen);
   byId("grid-note").textContent = page.length ? instructions(name)
     : state.model?.state === "ready" || state.model?.labels
-      ? `The model predicts no further picture as “${name}”. Choose another class.`
+      ? `The model predicts no further image as “${name}”. Choose another class.`
       : `There are no predictions yet. ${state.model?.why ? `The model is waiting: ${state.model.why}.` : "The model needs more labels."}`;
-  acceptButton.firstChild.textContent = rest || !page.length ? `Accept ${countOf(rest, "picture")} as ${name}` : "Next page";
+  acceptButton.firstChild.textContent = rest || !page.length ? `Accept ${countOf(rest, "image")} as ${name}` : "Next page";
   acceptButton.disabled = !page.length;
 }
 const touch = matchMedia("(pointer: coarse)");
@@ -104,9 +104,9 @@ const instructions = (name) => (touch.matches ? `Tap what is not “${name}”, 
   : `Mark what is not “${name}”: click, or arrow keys and Space. A class key gives the right class. Enter accepts the rest and shows the next page.`);
 const remaining = () => page.filter((one) => one.label === null && !wrong.has(one.number));
 
-function toggle(picture) {
-  if (picture.label !== null) return;
-  if (!wrong.delete(picture.number)) wrong.add(picture.number);
+function toggle(image) {
+  if (image.label !== null) return;
+  if (!wrong.delete(image.number)) wrong.add(image.number);
   draw();
 }
 function rove(tile) {
@@ -139,7 +139,7 @@ function accept() {
   };
   const step = { numbers, undone };
   done.push(step);
-  say(`Accepted ${countOf(numbers.length, "picture")} as ${labelName(id)}.`);
+  say(`Accepted ${countOf(numbers.length, "image")} as ${labelName(id)}.`);
   outbox.post("/accept", { class: id, numbers }, { effect: numbers.map(() => ({ from: null, to: id })) })
     .then((answer) => setState(answer.state), (error) => {
       forget(step);
@@ -147,27 +147,27 @@ function accept() {
       say(error.message, true);
     });
 }
-function showAgain(pictures, marked) {
+function showAgain(images, marked) {
   turns += 1;
   buffer.unshift(...page);
-  page = pictures;
+  page = images;
   wrong.clear();
   for (const number of marked) wrong.add(number);
   draw();
   focusTile(0);
 }
 async function choose(label) {
-  const picture = page[focused()];
-  if (!picture) {
-    say("Choose a picture first, with the arrow keys.");
+  const image = page[focused()];
+  if (!image) {
+    say("Choose an image first, with the arrow keys.");
     return;
   }
-  const before = picture.label;
-  const saved = postLabel(picture, label);
-  const undone = () => { picture.label = before; finished.delete(picture.number); draw(); };
-  picture.label = label;
-  wrong.delete(picture.number);
-  const step = { numbers: [picture.number], undone };
+  const before = image.label;
+  const saved = postLabel(image, label);
+  const undone = () => { image.label = before; finished.delete(image.number); draw(); };
+  image.label = label;
+  wrong.delete(image.number);
+  const step = { numbers: [image.number], undone };
   done.push(step);
   draw();
   say(`Labeled: ${labelName(label)}.`);
@@ -187,7 +187,7 @@ onChange(() => {
   if (!classById(chosen)) open(state.classes[0]?.id, order);
   else if (!page.length && !buffer.length) turnWhenReady();
 });
-// The model may have become ready, or may predict more pictures as this class.
+// The model may have become ready, or may predict more images as this class.
 let tried = null;
 function turnWhenReady() {
   const now = `${chosen} ${order} ${state.model?.labels} ${state.model?.state}`;

@@ -1,6 +1,6 @@
 // The entry: views, keys, and the connection.
 
-import { banner, byId, count, element, onPress } from "./dom.js";
+import { banner, byId, count, element, onPress, sentence } from "./dom.js";
 import { get, listen } from "./server.js";
 import { classByKey, expectRestart, onChange, outbox, setState, state } from "./store.js";
 import { addClass, editClasses, onChoose, openDialog } from "./classes.js";
@@ -53,7 +53,7 @@ function onKey(event) {
   const tile = target.matches(".tile");
   // A focused button, link or summary keeps Enter and Space; a tile only Space.
   if (target.closest("button, a, summary") && (key === " " || (key === "Enter" && !tile))) return;
-  if (event.repeat && !REPEATED.has(key)) { event.preventDefault(); return; } // a key that is held labels one picture
+  if (event.repeat && !REPEATED.has(key)) { event.preventDefault(); return; } // a key that is held labels one image
   const action = actionFor(key, event);
   if (!action) return;
   event.preventDefault();
@@ -72,11 +72,11 @@ addEventListener("keydown", onKey);
 // --- help ---------------------------------------------------------------------------------------------------------
 const KEYS = [
   ["1 – 9, 0, letters", "label with the class"], ["Enter", "accept the model's guess"], ["X", "belongs to none of the classes"],
-  ["S", "skip"], ["Z", "undo, as often as you like"], ["← →", "previous and next picture"], ["Space", "zoom (or click the picture)"],
-  ["N or +", "new class"], ["G", "grid: accept many pictures of one class"], ["M", "mistakes: labels the model contradicts"],
-  ["T", "train and export"], ["Esc", "back to one picture at a time"], ["?", "this list"],
+  ["S", "skip"], ["Z", "undo, as often as you like"], ["← →", "previous and next image"], ["Space", "zoom (or click the image)"],
+  ["N or +", "new class"], ["G", "grid: accept many images of one class"], ["M", "mistakes: labels the model contradicts"],
+  ["T", "train and export"], ["Esc", "back to one image at a time"], ["?", "this list"],
 ];
-const GRID_KEYS = [["arrow keys", "choose a picture"], ["Space", "mark it as wrong"], ["a class key", "give it the right class"],
+const GRID_KEYS = [["arrow keys", "choose an image"], ["Space", "mark it as wrong"], ["a class key", "give it the right class"],
   ["Enter or A", "accept the others, next page"]];
 const MISTAKE_KEYS = [["←", "keep your label"], ["→", "change it to the guess"], ["a class key", "change it to another class"]];
 const keyTable = (rows) => element("dl", { class: "keys" }, ...rows.flatMap(([key, text]) =>
@@ -84,7 +84,7 @@ const keyTable = (rows) => element("dl", { class: "keys" }, ...rows.flatMap(([ke
 function help() {
   openDialog("Keys", keyTable(KEYS), element("h3", {}, "In the grid"), keyTable(GRID_KEYS),
     element("h3", {}, "In the mistakes"), keyTable(MISTAKE_KEYS),
-    element("p", { class: "explanation small" }, "Every fifth picture or so is a random check: it has no hint, is not trained on, and measures how often the model is wrong."));
+    element("p", { class: "explanation small" }, "Every fifth image or so is a random check: it has no hint, is not trained on, and measures how often the model is wrong."));
 }
 onPress(byId("help-button"), help);
 onPress(byId("add-class"), openAddClass);
@@ -96,6 +96,7 @@ onChange(() => {
   byId("title").textContent = state.folder;
   document.title = `${count(state.labeled)} labeled · ${state.folder}`;
   banner("problem", state.problem);
+  banner("failure", sentence(state.failure));
   if (view === null || (view === "start") !== isStarting()) open(viewInAddress());
 });
 addEventListener("beforeunload", (event) => { if (outbox.unsaved) event.preventDefault(); });

@@ -1,4 +1,4 @@
-// One picture at a time. A key shows the next picture at once; its label is posted in the background.
+// One image at a time. A key shows the next image at once; its label is posted in the background.
 
 import { byId, element, keyButton, percent, say } from "./dom.js";
 import { Frame, preload } from "./frame.js";
@@ -7,9 +7,9 @@ import { classById, done, finished, forget, labelName, onChange, outbox, postLab
 import { drawClasses, flash } from "./classes.js";
 
 const AHEAD = 8;
-/** @type {import("./store.js").Picture[]} handed out and not shown yet */
+/** @type {import("./store.js").LabelImage[]} handed out and not shown yet */
 const upcoming = [];
-/** @type {import("./store.js").Picture[]} shown, the oldest first; `at` is the one in the frame, or the length: none is */
+/** @type {import("./store.js").LabelImage[]} shown, the oldest first; `at` is the one in the frame, or the length: none is */
 const trail = [];
 let at = 0;
 let held = false; // keys wait for the answer of the server
@@ -21,13 +21,13 @@ const frame = new Frame(byId("label-frame"), (zoomed) => zoomButton.setAttribute
 const undoButton = keyButton("Undo", "Z", () => undo());
 const noneButton = keyButton("None of these", "X", () => choose("none"), { id: "none-button" });
 byId("label-actions").append(
-  keyButton(null, "ArrowLeft", () => back(), { "aria-label": "Previous picture", class: "square" }),
-  keyButton(null, "ArrowRight", () => forward(), { "aria-label": "Next picture", class: "square" }),
+  keyButton(null, "ArrowLeft", () => back(), { "aria-label": "Previous image", class: "square" }),
+  keyButton(null, "ArrowRight", () => forward(), { "aria-label": "Next image", class: "square" }),
   undoButton, keyButton("Skip", "S", () => choose(null)), noneButton, zoomButton);
 
-// --- which picture ------------------------------------------------------------------------------------------------
+// --- which image ------------------------------------------------------------------------------------------------
 let refilling = false;
-let modelAsked = null; // labels of the model that chose the upcoming pictures
+let modelAsked = null; // labels of the model that chose the upcoming images
 // While a model is being trained, the one before is in use.
 const modelInUse = () => (state.model?.state === "ready" ? state.model.labels : modelAsked ?? 0);
 async function refill() {
@@ -37,7 +37,7 @@ async function refill() {
   try {
     const answer = await get("/next", nextParameters(isNew));
     modelAsked = model;
-    take(answer.pictures, isNew);
+    take(answer.images, isNew);
   } catch (error) {
     if (error instanceof Refused) say(error.message, true);
   } finally {
@@ -55,16 +55,16 @@ function nextParameters(isNew) {
   const wanted = isNew ? AHEAD : AHEAD - upcoming.length;
   return [["client", client], ["count", wanted], ...[...known].map((number) => ["after", number])];
 }
-// A new model chooses other pictures; the next two stay, because they are loaded, with its guesses.
+// A new model chooses other images; the next two stay, because they are loaded, with its guesses.
 const STAY = 2;
-function take(pictures, isNew) {
+function take(images, isNew) {
   if (isNew) {
     const staying = upcoming.slice(0, STAY);
-    for (const one of staying) one.guess = pictures.find((other) => other.number === one.number)?.guess ?? one.guess;
+    for (const one of staying) one.guess = images.find((other) => other.number === one.number)?.guess ?? one.guess;
     upcoming.splice(0, upcoming.length, ...staying);
   }
   const have = new Set([...upcoming, ...trail].map((one) => one.number));
-  upcoming.push(...pictures.filter((one) => !have.has(one.number) && !finished.has(one.number)));
+  upcoming.push(...images.filter((one) => !have.has(one.number) && !finished.has(one.number)));
   nothingLeft = !upcoming.length && !outbox.unsaved;
 }
 
@@ -73,8 +73,8 @@ function show() {
     const next = upcoming.shift();
     if (!finished.has(next.number)) trail.push(next);
   }
-  const picture = current();
-  if (picture) frame.show(picture.number, `Picture to label: ${picture.name}`);
+  const image = current();
+  if (image) frame.show(image.number, `Image to label: ${image.name}`);
   else showNothing();
   preload([...trail.slice(at + 1, at + 3), ...upcoming.slice(0, AHEAD)].map((one) => one.number));
   draw();
@@ -82,33 +82,33 @@ function show() {
 }
 function showNothing() {
   if (!nothingLeft) frame.clear(element("p", {}, "Loading …"));
-  else frame.clear(element("p", {}, "No picture is left to label here."),
+  else frame.clear(element("p", {}, "No image is left to label here."),
     element("p", { class: "explanation" }, "Look for wrong labels (M), or train."));
 }
 function forward() {
   if (at < trail.length - 1 || (current() && isDone(current()))) at += 1;
-  else say(current() ? "This is the newest picture. A class, S or X continues." : "No picture is left to label here.");
+  else say(current() ? "This is the newest image. A class, S or X continues." : "No image is left to label here.");
   show();
 }
-const isDone = (picture) => picture.label !== null || picture.skipped;
+const isDone = (image) => image.label !== null || image.skipped;
 
 async function back() {
   if (at > 0) at -= 1;
   else {
     const earlier = await ask(labeledEarlier);
     if (earlier) trail.unshift(earlier);
-    else say("There is no earlier picture.");
+    else say("There is no earlier image.");
   }
   show();
 }
-// The last picture that was labeled before those of the trail.
+// The last image that was labeled before those of the trail.
 async function labeledEarlier() {
   const shown = new Set(trail.map((one) => one.number));
-  let { picture } = await get("/history", { client, at: trail[0]?.number ?? -1, step: -1 });
-  while (picture && shown.has(picture.number)) {
-    ({ picture } = await get("/history", { client, at: picture.number, step: -1 }));
+  let { image } = await get("/history", { client, at: trail[0]?.number ?? -1, step: -1 });
+  while (image && shown.has(image.number)) {
+    ({ image } = await get("/history", { client, at: image.number, step: -1 }));
   }
-  return picture;
+  return image;
 }
 // Holds the keys until the server has answered; null if it has not.
 async function ask(question) {
@@ -127,17 +127,17 @@ async function ask(question) {
 // --- labels --------------------------------------------------------------------------------------------------------
 /** @param {import("./store.js").Label} label */
 export async function choose(label, origin = "hand") {
-  const picture = current();
-  if (!picture || held) return;
+  const image = current();
+  if (!image || held) return;
   if (label !== null && !frame.visible) {
-    say("The picture is not shown yet. S skips it.");
+    say("The image is not shown yet. S skips it.");
     return;
   }
-  const before = { label: picture.label, skipped: picture.skipped };
-  const saved = postLabel(picture, label, origin);
-  Object.assign(picture, { label, skipped: label === null });
-  const redone = () => { Object.assign(picture, { label, skipped: label === null }); finished.add(picture.number); show(); };
-  const step = { numbers: [picture.number], undone: () => bringBack(picture, before), redone };
+  const before = { label: image.label, skipped: image.skipped };
+  const saved = postLabel(image, label, origin);
+  Object.assign(image, { label, skipped: label === null });
+  const redone = () => { Object.assign(image, { label, skipped: label === null }); finished.add(image.number); show(); };
+  const step = { numbers: [image.number], undone: () => bringBack(image, before), redone };
   done.push(step);
   flash(label);
   at += 1;
@@ -147,15 +147,15 @@ export async function choose(label, origin = "hand") {
     await saved;
   } catch (error) {
     forget(step);
-    bringBack(picture, before);
+    bringBack(image, before);
     say(error.message, true);
   }
 }
-function bringBack(picture, before) {
-  Object.assign(picture, before);
-  finished.delete(picture.number);
-  if (!trail.includes(picture)) trail.splice(Math.min(at, trail.length), 0, picture);
-  at = trail.indexOf(picture);
+function bringBack(image, before) {
+  Object.assign(image, before);
+  finished.delete(image.number);
+  if (!trail.includes(image)) trail.splice(Math.min(at, trail.length), 0, image);
+  at = trail.indexOf(image);
   show();
 }
 
@@ -168,16 +168,16 @@ export async function undo() {
   if (!answer) return;
   setState(answer.state);
   if (answer.number !== null && answer.number !== undefined) finished.delete(answer.number);
-  if (last?.numbers.includes(answer.number) || !answer.picture) say("Undone.");
+  if (last?.numbers.includes(answer.number) || !answer.image) say("Undone.");
   else if (last) {
     last.redone?.();
     done.push(last);
-    say(`Undone: ${answer.picture.name}, which was labeled in another window.`);
+    say(`Undone: ${answer.image.name}, which was labeled in another window.`);
   }
   else {
     const known = trail.find((one) => one.number === answer.number);
-    bringBack(known ?? answer.picture, { label: answer.picture.label, skipped: false });
-    say(`Undone: ${answer.picture.name}.`);
+    bringBack(known ?? answer.image, { label: answer.image.label, skipped: false });
+    say(`Undone: ${answer.image.name}.`);
   }
 }
 const request = () => outbox.post("/undo", {}, { repeatable: false }).catch((error) => {
@@ -187,30 +187,30 @@ const request = () => outbox.post("/undo", {}, { repeatable: false }).catch((err
 function acceptGuess() {
   const guess = shownGuess();
   if (guess) choose(guess.class);
-  else say("There is no guess for this picture.");
+  else say("There is no guess for this image.");
 }
 // A random check measures the error, so nothing may suggest its class.
 const shownGuess = () => {
-  const picture = current();
-  return picture && !picture.audit && !isDone(picture) && classById(picture.guess?.class) ? picture.guess : null;
+  const image = current();
+  return image && !image.check && !isDone(image) && classById(image.guess?.class) ? image.guess : null;
 };
 
 // --- drawing --------------------------------------------------------------------------------------------------------
 function draw() {
-  const picture = current(), guess = shownGuess();
-  drawClasses(picture?.label ?? null, guess);
-  byId("audit-note").hidden = !picture?.audit || isDone(picture);
-  byId("picture-name").textContent = picture?.name ?? "";
-  byId("picture-name").title = picture?.name ?? "";
-  byId("picture-note").textContent = noteFor(picture, guess);
-  noneButton.setAttribute("aria-pressed", String(picture?.label === "none"));
+  const image = current(), guess = shownGuess();
+  drawClasses(image?.label ?? null, guess);
+  byId("check-note").hidden = !image?.check || isDone(image);
+  byId("image-name").textContent = image?.name ?? "";
+  byId("image-name").title = image?.name ?? "";
+  byId("image-note").textContent = noteFor(image, guess);
+  noneButton.setAttribute("aria-pressed", String(image?.label === "none"));
   undoButton.disabled = !state?.undo && !outbox.unsaved && !done.length;
 }
-function noteFor(picture, guess) {
-  if (!picture) return "";
-  if (picture.label !== null) return `labeled: ${labelName(picture.label)}`;
-  if (picture.skipped) return "skipped";
-  const why = picture.audit ? "" : picture.why ?? "";
+function noteFor(image, guess) {
+  if (!image) return "";
+  if (image.label !== null) return `labeled: ${labelName(image.label)}`;
+  if (image.skipped) return "skipped";
+  const why = image.check ? "" : image.why ?? "";
   return guess ? `${why ? `${why} · ` : ""}guess: ${labelName(guess.class)}, ${percent(guess.confidence)}` : why;
 }
 onChange(() => {
@@ -224,7 +224,7 @@ onChange(() => {
 
 export const labeling = {
   show,
-  reconnected: () => { frame.retry(`Picture to label: ${current()?.name}`); refill(); },
+  reconnected: () => { frame.retry(`Image to label: ${current()?.name}`); refill(); },
   current,
   choose: (label) => choose(label),
   keys: {

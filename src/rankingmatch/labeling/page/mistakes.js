@@ -25,7 +25,7 @@ async function load() {
     for (let number = 0, pages = 1; number < pages && queue.length < 8; number += 1) {
       const answer = await get("/mistakes", { page: number });
       const known = new Set(queue.map((one) => one.number));
-      queue.push(...answer.pictures.filter((one) => !settled.has(one.number) && !known.has(one.number) && classById(one.guess?.class)));
+      queue.push(...answer.images.filter((one) => !settled.has(one.number) && !known.has(one.number) && classById(one.guess?.class)));
       pages = answer.pages;
     }
     loaded = true;
@@ -37,30 +37,30 @@ async function load() {
 }
 
 function draw() {
-  const picture = current();
-  for (const id of ["versus", "mistakes-actions"]) byId(id).hidden = !picture;
-  byId("mistakes-name").textContent = picture?.name ?? "";
-  byId("mistakes-note").textContent = picture ? "The model contradicts this label, judged by the other labels. " +
+  const image = current();
+  for (const id of ["versus", "mistakes-actions"]) byId(id).hidden = !image;
+  byId("mistakes-name").textContent = image?.name ?? "";
+  byId("mistakes-note").textContent = image ? "The model contradicts this label, judged by the other labels. " +
     "← keeps your label, → changes it to the guess, a class key gives another class." : "";
-  if (!picture) {
+  if (!image) {
     const why = state.model?.state === "waiting" && state.model.why ? `The model is waiting: ${state.model.why}.` : "The model agrees with your labels.";
     frame.clear(element("p", {}, loaded ? `No label to check. ${why}` : "Loading …"));
     return;
   }
-  frame.show(picture.number, `Labeled ${labelName(picture.label)}: ${picture.name}`);
-  fillSide(keepButton, "Keep", labelName(picture.label));
-  fillSide(changeButton, "Change to", `${labelName(picture.guess.class)}, ${percent(picture.guess.confidence)}`);
+  frame.show(image.number, `Labeled ${labelName(image.label)}: ${image.name}`);
+  fillSide(keepButton, "Keep", labelName(image.label));
+  fillSide(changeButton, "Change to", `${labelName(image.guess.class)}, ${percent(image.guess.confidence)}`);
 }
 function fillSide(button, verb, name) {
   button.firstChild.replaceChildren(element("span", { class: "muted" }, `${verb} `), element("strong", {}, name));
 }
 
-function next(picture) {
-  settled.add(picture.number);
+function next(image) {
+  settled.add(image.number);
   queue.shift();
-  const step = { numbers: [picture.number], undone: () => {
-    settled.delete(picture.number);
-    queue.unshift(picture);
+  const step = { numbers: [image.number], undone: () => {
+    settled.delete(image.number);
+    queue.unshift(image);
     draw();
   } };
   done.push(step);
@@ -71,9 +71,9 @@ function next(picture) {
 const keep = () => settle(current()?.label, "kept");
 const change = (label) => settle(label, "hand");
 async function settle(label, origin) {
-  const picture = current();
-  if (!picture || label === undefined) return;
-  const saved = postLabel(picture, label, origin), step = next(picture);
+  const image = current();
+  if (!image || label === undefined) return;
+  const saved = postLabel(image, label, origin), step = next(image);
   say(origin === "kept" ? `Kept: ${labelName(label)}.` : `Changed to ${labelName(label)}.`);
   await saved.catch((error) => {
     forget(step);

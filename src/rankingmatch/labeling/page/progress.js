@@ -5,9 +5,9 @@ import { counts, onChange, outbox, state } from "./store.js";
 
 const whole = (value) => String(Math.round(value));
 
-/** "about 21% wrong (12–33%), from 31 checked pictures" */
-export function estimate({ error, low, high, audited }) {
-  return `about ${whole(error)}% wrong (${whole(low)}–${whole(high)}%), from ${countOf(audited, "checked picture")}`;
+/** "about 21% wrong (12–33%), from 31 checked images" */
+export function estimate({ error, low, high, checks }) {
+  return `about ${whole(error)}% wrong (${whole(low)}–${whole(high)}%), from ${countOf(checks, "checked image")}`;
 }
 
 // --- the curve ----------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ function draw() {
   drawn = shown;
   const parts = [];
   const also = [[none, "none of the classes"], [state.skipped, "skipped"]].filter(([value]) => value);
-  parts.push(element("p", { class: "total" }, `${count(labeled)} of ${countOf(total, "picture")} labeled`,
+  parts.push(element("p", { class: "total" }, `${count(labeled)} of ${countOf(total, "image")} labeled`,
     also.length ? element("span", { class: "muted" }, ` · ${also.map(([value, text]) => `${count(value)} ${text}`).join(" · ")}`) : null));
   if (enough?.suggested) {
     const reached = labeled >= enough.suggested;
@@ -61,18 +61,18 @@ function draw() {
       labeled, enough.suggested));
   }
   if (enough?.why) parts.push(element("p", { class: "muted" }, sentence(enough.why)));
-  if (quality && quality.audited) {
+  if (quality && quality.checks) {
     parts.push(element("p", { class: "estimate" }, sentence(estimate(quality))));
     if (quality.curve?.length) parts.push(drawCurve(quality.curve));
     if (quality.advice) parts.push(element("p", { class: "advice" }, sentence(quality.advice)));
   } else if (quality?.advice) parts.push(element("p", { class: "muted" }, sentence(quality.advice)));
-  else parts.push(element("p", { class: "muted" }, "Random checks among the pictures will measure how often the model is wrong."));
+  else parts.push(element("p", { class: "muted" }, "Random checks among the images will measure how often the model is wrong."));
   if (features && features.done < features.total) {
-    parts.push(bar(`Features of ${count(features.done)} of ${countOf(features.total, "picture")} computed`, features.done, features.total));
+    parts.push(bar(`Features of ${count(features.done)} of ${countOf(features.total, "image")} computed`, features.done, features.total));
   }
   if (model) parts.push(element("p", { class: "muted model" }, modelSentence(model)));
   byId("progress-body").replaceChildren(...parts);
-  byId("progress-summary").textContent = quality?.audited
+  byId("progress-summary").textContent = quality?.checks
     ? `${count(labeled)} labeled · about ${whole(quality.error)}% wrong` : `${count(labeled)} of ${count(total)} labeled`;
 }
 
@@ -82,7 +82,7 @@ function drawUnsaved() {
   unsaved.textContent = length ? `${length} unsaved` : "";
 }
 
-// On a phone, the picture needs the space.
+// On a phone, the image needs the space.
 const phone = matchMedia("(max-width: 760px)");
 const fold = () => { byId("progress").open = !phone.matches; };
 phone.addEventListener("change", fold);

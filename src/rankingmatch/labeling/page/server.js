@@ -37,9 +37,9 @@ export const get = (path, parameters = {}) => request(`${path}?${new URLSearchPa
 export const post = (path, body) => request(path, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 });
-export const pictureAddress = (number, size = "large") => `/picture/${number}?size=${size}`;
+export const imageAddress = (number, size = "large") => `/image/${number}?size=${size}`;
 
-// The pictures handed to this page stay with it when it is reloaded; a duplicated tab is another client.
+// The images handed to this page stay with it when it is reloaded; a duplicated tab is another client.
 export const client = (() => {
   const reloaded = performance.getEntriesByType("navigation")[0]?.type === "reload";
   const known = reloaded ? sessionStorage.getItem("client") : null;

@@ -1,7 +1,7 @@
 // The first screen: asks for the classes.
 
 import { byId, countOf, element } from "./dom.js";
-import { pictureAddress } from "./server.js";
+import { imageAddress } from "./server.js";
 import { classStep, done, outbox, setState, state } from "./store.js";
 
 const names = [];
@@ -60,14 +60,14 @@ byId("start-form").addEventListener("submit", async (event) => {
 
 const SHOWN = 12;
 export function drawStart() {
-  byId("start-title").textContent = `Which classes do your ${countOf(state.total, "picture")} belong to?`;
-  const pictures = byId("start-pictures");
-  if (pictures.children.length || !state.total) return;
+  byId("start-title").textContent = `Which classes do your ${countOf(state.total, "image")} belong to?`;
+  const images = byId("start-images");
+  if (images.children.length || !state.total) return;
   const step = Math.max(1, Math.floor(state.total / SHOWN));
-  for (let number = 0; number < state.total && pictures.children.length < SHOWN; number += step) {
-    const image = element("img", { src: pictureAddress(number, "thumbnail"), alt: "", loading: "lazy" });
+  for (let number = 0; number < state.total && images.children.length < SHOWN; number += step) {
+    const image = element("img", { src: imageAddress(number, "thumbnail"), alt: "", loading: "lazy" });
     image.addEventListener("error", () => { image.hidden = true; });
-    pictures.append(image);
+    images.append(image);
   }
   if (!matchMedia("(pointer: coarse)").matches) input.focus(); // on a phone, the keyboard would cover the page
 }

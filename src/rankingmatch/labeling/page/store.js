@@ -7,15 +7,15 @@ import { client } from "./server.js";
 /**
  * @typedef {{id: number, name: string, key: string, count: number}} LabelClass
  * @typedef {number | "none" | null} Label  id of a class, "none" (of the classes), or null: no label
- * @typedef {{number: number, name: string, audit: boolean, guess: {class: number, confidence: number} | null,
- *   label: Label, why: string}} Picture
+ * @typedef {{number: number, name: string, check: boolean, guess: {class: number, confidence: number} | null,
+ *   label: Label, why: string}} LabelImage
  */
 
 export let state = null;
 const listeners = [];
 export const onChange = (listener) => listeners.push(listener);
 
-// The next picture is painted first; counts and progress follow.
+// The next image is painted first; counts and progress follow.
 const AFTER_PAINT = 25; // milliseconds
 let scheduled = false;
 function changed() {
@@ -30,8 +30,8 @@ export const outbox = new Outbox(changed, () => ({ client, scan }));
 
 /** Takes a state from the server, unless a newer one is known. `fresh`: the server was restarted, so versions count anew. */
 let restarted = false;
-let scan = null; // names the pictures that the numbers on this page mean
-const CHANGED = "The pictures in the folder have changed since this page was loaded, and the server was started again. Reload the page.";
+let scan = null; // names the images that the numbers on this page mean
+const CHANGED = "The images in the folder have changed since this page was loaded, and the server was started again. Reload the page.";
 export const expectRestart = () => { restarted = true; };
 export function setState(received) {
   if (state && !restarted && received.version < state.version) return;
@@ -66,7 +66,7 @@ export function counts() {
   return { perClass, labeled, none };
 }
 
-// --- pictures that were labeled here, so that no other list offers them again -------------------------------------
+// --- images that were labeled here, so that no other list offers them again -------------------------------------
 export const finished = new Set();
 
 // --- what was done here, so that an undo can show it at once ------------------------------------------------------
@@ -76,12 +76,12 @@ export const done = [];
 export function forget(step) {
   if (done.includes(step)) done.splice(done.indexOf(step), 1);
 }
-// Undoing a change of the classes shows no picture.
+// Undoing a change of the classes shows no image.
 export const classStep = () => ({ numbers: [null], undone: () => {} });
 
-export async function postLabel(picture, label, origin = "hand") {
-  const effect = [{ from: picture.label, to: label }];
-  finished.add(picture.number);
-  const answer = await outbox.post("/label", { number: picture.number, class: label, origin }, { effect });
+export async function postLabel(image, label, origin = "hand") {
+  const effect = [{ from: image.label, to: label }];
+  finished.add(image.number);
+  const answer = await outbox.post("/label", { number: image.number, class: label, origin }, { effect });
   setState(answer.state);
 }

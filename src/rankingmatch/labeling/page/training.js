@@ -23,7 +23,7 @@ byId("train-body").append(
   element("div", { class: "card" }, parts.title, parts.explanation, element("div", { class: "buttons" }, parts.start, parts.stop, parts.report),
     parts.bar, parts.message, parts.problem, commandCard),
   element("div", { class: "card" }, element("h2", {}, "Export"),
-    element("p", { class: "explanation" }, "Writes one folder per class, with the pictures you labeled. Your own files stay as they are."),
+    element("p", { class: "explanation" }, "Writes one folder per class, with the images you labeled. Your own files stay as they are."),
     element("div", { class: "buttons" }, parts.exportButton), parts.exported));
 
 async function send(path) {
@@ -74,7 +74,7 @@ function messageFor({ state: name, step, steps, eta, message, error, done, total
 function draw() {
   if (byId("train").hidden) return;
   const { training } = state, running = training?.state === "running";
-  parts.explanation.textContent = `Trains a network on your ${count(state.labeled)} labels and all unlabeled pictures of ${state.folder}. ` +
+  parts.explanation.textContent = `Trains a network on your ${count(state.labeled)} labels and all unlabeled images of ${state.folder}. ` +
     "You can go on labeling meanwhile.";
   parts.start.hidden = running;
   parts.start.textContent = training && !running ? "Train again" : "Train";

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from rankingmatch.bench.measurement import command_line, keep_rows
+from rankingmatch.bench.results import command_line, keep_rows
 from rankingmatch.core.devices import peak_memory, reset_peak_memory
 
 CPU = torch.device("cpu")

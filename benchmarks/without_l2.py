@@ -14,7 +14,7 @@ import numpy as np
 
 import rankingmatch
 from measuring import CPU, Rows, add_keep, markdown, report
-from rankingmatch.bench.scale import SCALES
+from rankingmatch.bench.recipe import SCALES
 from rankingmatch.networks import predict_logits
 from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run

@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "tools"))
 import measured_tables
 import recipe_tables
 import results
-from rankingmatch.bench.measurement import keep_rows
+from rankingmatch.bench.results import keep_rows
 
 PAGES = results.PAGES
 CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]*`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rankingmatch.bench.measurement import Measurement, read_measurement
+from rankingmatch.bench.results import Measurement, read_measurement
+from rankingmatch.bench.simulated_labeling import interval_counts, read_labelings
 from rankingmatch.training.settings import TrainSettings
 
 ROOT = Path(__file__).parents[1]
@@ -84,15 +85,11 @@ def _mean_and_deviation(values: tuple[float, ...]) -> str:
 
 def intervals(name: str) -> str:
     """How often the interval of the random checks contained the true error, at each number of labels."""
-    ours = [row for row in measured(name).rows if row["order"] == "ours"]
-    columns = zip(*(row["looks"] for row in ours), strict=True)
-    counts = [sum(look["low"] <= look["error"] <= look["high"] for look in looks) for looks in columns]
-    best = [min(row["looks"], key=lambda look: float(look["high"])) for row in ours]
-    where_best = sum(look["low"] <= look["error"] <= look["high"] for look in best)
-    lines = ["| labelings of " + ours[0]["data"] + " | " + " | ".join(f"{size} labels" for size in ours[0]["sizes"])]
-    lines[0] += " | where the interval looks best |"
-    lines.append("|---|" + "---|" * (len(counts) + 1))
-    lines.append(f"| {len(ours)} | " + " | ".join(map(str, [*counts, where_best])) + " |")
+    ours = [one for one in read_labelings(RESULTS / f"{name}.json").values() if one.order == "ours"]
+    counts = interval_counts(ours)
+    lines = [f"| labelings of {measured(name).rows[0]['data']} | {' | '.join(counts)} |"]
+    lines.append("|---|" + "---|" * len(counts))
+    lines.append(f"| {len(ours)} | {' | '.join(map(str, counts.values()))} |")
     return "\n".join([*lines, ""])
 
 

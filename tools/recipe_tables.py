@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rankingmatch.bench.kept import KeptRun, kept_outcome
-from rankingmatch.bench.outcome import Outcome, details
-from rankingmatch.bench.recipe import ERRORS, Column, Recipe, cells, read_recipe
-from rankingmatch.bench.scale import SCALES
+from rankingmatch.bench.recipe import ERRORS, SCALES, Column, Recipe, cells, read_recipe
+from rankingmatch.bench.results import Outcome, details, kept_outcome
 from rankingmatch.bench.tables import markdown
 from rankingmatch.report.intervals import mean_and_interval
 from rankingmatch.runs.config import Plan
@@ -24,24 +22,24 @@ FEWEST = 3  # folds, for an interval or to be called the best: Student's factor 
 
 
 @cache
-def kept(recipe: str) -> tuple[Outcome, list[KeptRun]]:
+def kept(recipe: str) -> Outcome:
     """What is kept of a recipe."""
     return kept_outcome(read_recipe(recipe), RESULTS / f"{recipe}.jsonl")
 
 
 def full(recipe: str) -> str:
     """All rows and columns."""
-    return "\n".join(markdown(table) for table in kept(recipe)[0].tables)
+    return "\n".join(markdown(table) for table in kept(recipe).tables)
 
 
 def folds(recipe: str) -> str:
     """Every fold, with validation errors and seconds."""
-    return details(kept(recipe)[0])
+    return details(kept(recipe))
 
 
 def short(recipe: str, *labels: str) -> str:
     """A table with one decimal, of the columns with these numbers of labels, and the seconds of a run."""
-    outcome = kept(recipe)[0]
+    outcome = kept(recipe)
     columns = _columns(outcome, labels)
     best = {column.title: _best(outcome, column.title) for column in columns}
     counts = {column.title: _folds(outcome, column.title) for column in columns}
@@ -60,7 +58,7 @@ def compared(recipe: str, reference: str, *options: str) -> str:
 
     The option "sorted" puts the lowest error first, and "-ROW" leaves a row out.
     """
-    outcome = kept(recipe)[0]
+    outcome = kept(recipe)
     (title,) = [column.title for column in outcome.recipe.columns]
     rows = {
         row.name: _by_fold(outcome, row.name, title) for row in outcome.recipe.rows if f"-{row.name}" not in options
@@ -85,7 +83,7 @@ def _columns(outcome: Outcome, labels: tuple[str, ...]) -> list[Column]:
 
 def _seconds(outcome: Outcome, row: str, columns: list[str]) -> float | None:
     """The median seconds of the runs of a row; None if there are none."""
-    found = [outcome.results[index].seconds for column in columns for index in outcome.indices(row, column)]
+    found = [run.result.seconds for column in columns for run in outcome.of(row, column)]
     return statistics.median(found) if found else None
 
 
@@ -112,7 +110,7 @@ def _short_figure(outcome: Outcome, row: str, column: str, best: str | None) -> 
 
 def differences(recipe: str, reference: str, *labels: str) -> str:
     """Each row minus a reference row, fold by fold, with the 95 % interval of the mean; in these columns, or in all."""
-    outcome = kept(recipe)[0]
+    outcome = kept(recipe)
     head = [column.title for column in _columns(outcome, labels)]
     first = f"difference from {reference}, points ({INTERVAL})"
     lines = [f"| {first} | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
@@ -156,7 +154,7 @@ def _columns_of_pairs(recipes: list[Recipe], wanted: list[tuple[str, str]]) -> d
 
 
 def _ours(recipe: Recipe, column: str, mine: str, other: str) -> str:
-    outcome = kept(recipe.name)[0]
+    outcome = kept(recipe.name)
     return _difference(_by_fold(outcome, mine, column), _by_fold(outcome, other, column))
 
 
@@ -171,8 +169,8 @@ def _papers(recipe: Recipe, column: int, mine: str, other: str) -> str:
 
 
 def _by_fold(outcome: Outcome, row: str, column: str) -> dict[int, float]:
-    found = ((outcome.grid[index].fold, outcome.results[index].test_error) for index in outcome.indices(row, column))
-    return {fold: error for fold, error in found if error is not None}
+    results = (run.result for run in outcome.of(row, column))
+    return {result.seed: result.test_error for result in results if result.test_error is not None}
 
 
 def _difference(mine: dict[int, float], others: dict[int, float]) -> str:
@@ -185,7 +183,8 @@ def _difference(mine: dict[int, float], others: dict[int, float]) -> str:
 
 def runs(recipe: str) -> str:
     """How many runs there are, of which code and when, and what they cost."""
-    outcome, found = kept(recipe)
+    outcome = kept(recipe)
+    found = outcome.runs
     commits = sorted({run.commit for run in found})
     days = sorted({run.date for run in found})
     hours = sum(run.result.seconds for run in found) / 3600

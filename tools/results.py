@@ -19,8 +19,8 @@ from pathlib import Path
 
 from measured_tables import MEASURED_BLOCKS, command_of, measured, script_of
 from rankingmatch.bench.curves import draw_errors, draw_learning
-from rankingmatch.bench.outcome import errors_by_labels, learning_curves
 from rankingmatch.bench.recipe import recipe_names
+from rankingmatch.bench.results import errors_by_labels, learning_curves
 from recipe_tables import RECIPE_BLOCKS, costs, kept
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +63,7 @@ def draw() -> Iterator[str]:
     """Draw the plot of every recipe that a page shows, and of how cost grows."""
     text = "".join(page.read_text() for page in PAGES)
     for path in (path for path in sorted(RESULTS.glob("*.jsonl")) if f"results/{path.stem}.svg" in text):
-        outcome, _ = kept(path.stem)
+        outcome = kept(path.stem)
         errors = errors_by_labels(outcome)
         with tempfile.TemporaryDirectory() as directory:
             if errors:

@@ -12,13 +12,12 @@ from sklearn.linear_model import LogisticRegression
 from rankingmatch.bench import baselines, parse_recipe, read_recipe, run_recipe
 from rankingmatch.bench.baselines import BASELINES, Features, errors_of, frozen_features
 from rankingmatch.bench.command import OutputFiles
-from rankingmatch.bench.outcome import errors_by_labels, markdown_page
 from rankingmatch.bench.recipe import cells
+from rankingmatch.bench.results import errors_by_labels, markdown_page
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.networks import make_classifier, predict_logits_and_features
 from rankingmatch.runs.config import resolve
-from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_split
 
 RECIPE = """
@@ -76,10 +75,10 @@ def test_baselines_learn_and_one_label_of_each_class_is_enough(name: str) -> Non
     errors = {}
     for labeled in (3, 150):
         split = split_of(labels, truth, labeled)
-        validation, errors[labeled] = errors_of(BASELINES[name], split, Features(train, None, test))
+        validation, tested = errors_of(BASELINES[name], split, Features(train, None, test))
         assert validation is not None
-    assert errors[150] is not None
-    assert errors[3] is not None
+        assert tested is not None
+        errors[labeled] = tested.error
     assert errors[150] < 15
     assert errors[3] < 50
 
@@ -95,8 +94,9 @@ def test_logistic_regression_sees_the_labels_of_the_split_and_no_validation_imag
     strength = baselines._logistic_regression().C
     expected = LogisticRegression(C=strength, max_iter=1000).fit(unit(train[:12]), labels[:12])
     errors = errors_of(BASELINES["logistic-regression"], split, Features(train, None, test))
-    for error, part, right in zip(errors, (train[300:], test), (labels[300:], truth), strict=True):
-        assert error == pytest.approx(100 * np.mean(expected.predict(unit(part)) != right))
+    for found, part, right in zip(errors, (train[300:], test), (labels[300:], truth), strict=True):
+        assert found is not None
+        assert found.error == pytest.approx(100 * np.mean(expected.predict(unit(part)) != right))
 
 
 def test_features_are_those_that_the_head_takes(folder: Path) -> None:
@@ -118,11 +118,10 @@ def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeyp
     (table,) = outcome.tables
     assert [row.name for row in table.rows] == [row.name for row in recipe.rows]
     assert all(figure is not None and len(figure.values) == 1 for row in table.rows for figure in row.figures)
-    for cell, run, result in zip(outcome.grid, outcome.runs, outcome.results, strict=True):
-        assert result.method == cell.row.method
-        assert result.labels == cell.column.labels
-        beside = outcome.indices("supervised", cell.column.title)[cell.fold]
-        labeled = [json.loads((path / "split.json").read_text()) for path in (run.path, outcome.runs[beside].path)]
+    for cell, run in zip(outcome.grid, outcome.runs, strict=True):
+        assert (run.result.method, run.result.labels) == (cell.row.method, cell.column.labels)
+        beside = outcome.of("supervised", cell.column.title)[cell.fold]
+        labeled = [json.loads((outcome.directory / one.run / "split.json").read_text()) for one in (run, beside)]
         assert labeled[0] == labeled[1]
     page = markdown_page([outcome], "command")
     assert "| label-spreading |" in page
@@ -133,9 +132,9 @@ def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeyp
     assert list(errors) == [row.name for row in recipe.rows]
     assert list(errors["supervised"]) == [3, 6]
     assert "labeled images" in svg
-    monkeypatch.setattr(baselines, "confusions_of", lambda *_: pytest.fail("computed again"))
-    assert run_recipe(recipe, out=tmp_path / "out").results == outcome.results
-    Run(outcome.runs[0].path).path.joinpath("result.json").unlink()
+    monkeypatch.setattr(baselines, "errors_of", lambda *_: pytest.fail("computed again"))
+    assert run_recipe(recipe, out=tmp_path / "out").runs == outcome.runs
+    (outcome.directory / outcome.runs[0].run / "result.json").unlink()
     with pytest.raises(pytest.fail.Exception, match="computed again"):
         run_recipe(recipe, out=tmp_path / "out")
 

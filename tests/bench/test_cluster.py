@@ -16,8 +16,8 @@ from rankingmatch.bench import cluster as module
 from rankingmatch.bench.cluster import Cluster, Resources, connected
 from rankingmatch.bench.command import run_recipe
 from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.progress import SilentGrid
-from rankingmatch.bench.recipe import PlannedCell, cells, parse_recipe
+from rankingmatch.bench.progress import GridDisplay
+from rankingmatch.bench.recipe import Cell, cells, parse_recipe
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
 from rankingmatch.runs.config import Plan
@@ -37,10 +37,10 @@ def models(place: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in place.rglob("model.safetensors")}
 
 
-def one_run(steps: int) -> list[PlannedCell]:
+def one_run(steps: int) -> dict[int, Cell]:
     """A grid of one run, with a checkpoint every 50 steps."""
     recipe = parse_recipe("long", TEXT.replace("steps = 4", f"steps = {steps}\ncheckpoint_steps = 50"))
-    return cells(recipe, folds=1, scale=None, given={})[:1]
+    return {0: cells(recipe, folds=1, scale=None, given={})[0]}
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +85,7 @@ def test_a_mistake_on_the_cluster_comes_back_as_it_was(cluster: Cluster, tmp_pat
         run_recipe(recipe, out=tmp_path, workers=cluster)
 
 
-class Stopper(SilentGrid):
+class Stopper(GridDisplay):
     """A watcher that interrupts the grid once, when a run has made a step."""
 
     stopped = False
@@ -100,7 +100,7 @@ class Stopper(SilentGrid):
 def test_a_run_that_is_stopped_leaves_a_checkpoint(cluster: Cluster, tmp_path: Path) -> None:
     grid = one_run(1_000_000)
     with pytest.raises(Interrupted):
-        run_grid(grid, tmp_path, 1, Stopper(), cluster)
+        run_grid(grid, tmp_path, Stopper(), workers=cluster)
     assert Run(tmp_path / grid[0].directory).result() is None
     assert list(tmp_path.glob("*/checkpoints/*.json"))
 
@@ -127,11 +127,10 @@ def test_a_run_whose_worker_is_lost_goes_on(cluster: Cluster, tmp_path: Path, mo
 
     grid = one_run(100)
     monkeypatch.setattr(module, "_train", killed_once)
-    (result,) = run_grid(grid, tmp_path, 1, SilentGrid(), cluster)
+    run_grid(grid, tmp_path, GridDisplay(), workers=cluster)
     steps = [int(line) for line in (tmp_path / "steps").read_text().splitlines()]
     assert steps == [*range(1, 71), *range(51, 101)]
-    whole = run_grid(grid, tmp_path / "whole", 1, SilentGrid())
-    assert whole[0].test_error == result.test_error
+    run_grid(grid, tmp_path / "whole", GridDisplay())
     assert models(tmp_path / "whole") == {grid[0].directory: models(tmp_path)[grid[0].directory]}
 
 

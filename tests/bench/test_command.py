@@ -1,4 +1,4 @@
-"""Grids carried out: several at a time, interrupted, measured, estimated."""
+"""Grids carried out: several at a time, interrupted, measured, listed."""
 
 import json
 import shutil
@@ -12,9 +12,9 @@ from tiny import RECIPE_TEXT
 
 from rankingmatch.bench.command import BenchOptions, OutputFiles, run_recipe, run_recipes
 from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.outcome import details, markdown_page
-from rankingmatch.bench.progress import GridBars, GridLines, Pace, grid_display
-from rankingmatch.bench.recipe import cells, parse_recipe
+from rankingmatch.bench.progress import GridBars, GridDisplay, GridLines, Pace, grid_display
+from rankingmatch.bench.recipe import Cell, cells, parse_recipe
+from rankingmatch.bench.results import details, markdown_page
 from rankingmatch.core.errors import ConfigError, DataError, Interrupted, RankingMatchError
 from rankingmatch.core.metrics import Errors
 from rankingmatch.runs.directory import Run
@@ -29,6 +29,10 @@ def costs_recipe(per: str) -> Any:
     text = f'measure = "{per}"\n' + RECIPE_TEXT.replace("folds = 2", "folds = 1")
     text += 'measure_steps = true\nlog_every = 1\nevaluate_every = 2\n[paper.seconds]\nsupervised = ["1.0"]\n'
     return parse_recipe("costs", text)
+
+
+def planned() -> list[Cell]:
+    return cells(RECIPE, folds=None, scale=None, given={})
 
 
 def models(place: Path) -> dict[str, bytes]:
@@ -46,7 +50,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_several_at_a_time_give_the_identical_runs(once: Path, tmp_path: Path) -> None:
     outcome = run_recipe(RECIPE, out=tmp_path, jobs=2)
-    assert len(outcome.results) == 4
+    assert len(outcome.runs) == 4
     assert models(tmp_path) == models(once)
 
 
@@ -60,7 +64,7 @@ def test_finished_runs_are_kept(once: Path) -> None:
     assert all(figure is not None and len(figure.values) == 2 for row in table.rows for figure in row.figures)
 
 
-class StopsAfter:
+class StopsAfter(GridDisplay):
     """A display that stops the grid, as a signal would."""
 
     def __init__(self, steps: int) -> None:
@@ -71,14 +75,10 @@ class StopsAfter:
         if self.left == 0:
             raise Interrupted("enough")
 
-    def finish(self, index: int, result: Result) -> None:
-        pass
-
 
 def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path: Path) -> None:
-    grid = cells(RECIPE, folds=None, scale=None, given={})
     with pytest.raises(Interrupted):
-        run_grid(grid, tmp_path / "mine", 1, StopsAfter(6))
+        run_grid(dict(enumerate(planned())), tmp_path / "mine", StopsAfter(6))
     run_recipe(RECIPE, out=tmp_path)
     assert models(tmp_path) == models(once)
 
@@ -97,9 +97,9 @@ def test_other_settings_in_the_same_place_are_refused(once: Path) -> None:
 
 def test_a_scale_has_a_place_of_its_own(once: Path) -> None:
     outcome = run_recipe(RECIPE, out=once, scale="tiny")
-    assert outcome.runs[0].path.parent.name == "mine-tiny"
+    assert outcome.directory.name == "mine-tiny"
     assert "at scale tiny" in outcome.tables[0].title
-    assert len(outcome.results) == 2  # one fold
+    assert len(outcome.runs) == 2  # one fold
 
 
 # --- what it costs ------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_time_and_memory_are_measured_per_epoch_and_per_batch(
     outcome = run_recipe(costs_recipe(per), out=measured)
     seconds, memory = outcome.tables
     assert seconds.rows[0].paper == ("1.0",)
-    costs = outcome.runs[0].step_costs()
+    costs = Run(outcome.directory / outcome.grid[0].directory).step_costs()
     assert costs.shape == (4, 3)
     figure = seconds.rows[0].figures[0]
     assert figure is not None
@@ -149,15 +149,14 @@ def test_costs_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> Non
 
 
 def test_the_time_left_follows_the_pace_of_each_row() -> None:
-    grid = cells(RECIPE, folds=2, scale=None, given={})  # supervised, fixmatch-ra, twice; 4 steps each
-    pace = Pace(grid, set(), jobs=1)
+    pace = Pace(planned(), set(), jobs=1)  # supervised, fixmatch-ra, twice; 4 steps each
     assert pace.seconds_left() is None
-    pace.update(0, 1, 4, now=0.0)
-    pace.update(0, 4, 4, now=3.0)  # a second a step
+    pace.update(0, left=3, now=0.0)
+    pace.update(0, left=0, now=3.0)  # a second a step
     pace.finish(0)
     assert pace.seconds_left() == pytest.approx(3 * 4 * 1.0)  # nothing else is known
-    pace.update(1, 1, 4, now=3.0)
-    pace.update(1, 3, 4, now=13.0)  # five seconds a step
+    pace.update(1, left=3, now=3.0)
+    pace.update(1, left=1, now=13.0)  # five seconds a step
     assert pace.seconds_left() == pytest.approx(1 * 5 + 4 * 1 + 4 * 5)
 
 
@@ -165,9 +164,8 @@ def test_durations_are_read_at_a_glance() -> None:
     assert [duration(seconds) for seconds in (None, 5, 125, 3725)] == ["–", "0:05", "2:05", "1:02:05"]
 
 
-def test_a_line_is_printed_for_each_run(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    grid = cells(RECIPE, folds=None, scale=None, given={})
-    lines = GridLines(grid, {0}, jobs=1)
+def test_a_line_is_printed_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = GridLines(planned(), {0}, jobs=1)
     lines.update(1, 2)
     lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, Errors(3.5)))
     lines.finish(2, Result("digits", "m", 40, 0, 10, 2.0, diverged_at=70))
@@ -176,12 +174,11 @@ def test_a_line_is_printed_for_each_run(once: Path, capsys: pytest.CaptureFixtur
     assert "NaN-70" in shown[1]
 
 
-def test_bars_follow_the_runs(once: Path) -> None:
+def test_bars_follow_the_runs() -> None:
     from rich.progress import BarColumn, Progress
 
-    grid = cells(RECIPE, folds=None, scale=None, given={})
     with Progress(BarColumn(), disable=True) as progress:
-        bars = GridBars(grid, set(), 2, progress)
+        bars = GridBars(planned(), set(), 2, progress)
         bars.update(0, 1)
         bars.update(1, 3)
         assert [task.completed for task in progress.tasks] == [0, 1, 3]
@@ -189,9 +186,8 @@ def test_bars_follow_the_runs(once: Path) -> None:
         assert [task.completed for task in progress.tasks] == [1, 3]
 
 
-def test_nothing_is_shown_where_nothing_is_left_to_do(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    grid = cells(RECIPE, folds=None, scale=None, given={})
-    with grid_display(grid, set(range(len(grid))), 1, quiet=False) as display:
+def test_nothing_is_shown_where_nothing_is_left_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with grid_display(planned(), {0, 1, 2, 3}, 1, quiet=False) as display:
         display.update(0, 1)
     assert capsys.readouterr().err == ""
 
@@ -230,7 +226,7 @@ def test_machine_readable_lines_are_one_per_run(once: Path, capsys: pytest.Captu
 def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
     once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = bench(once, capsys, out=tmp_path, dry_run=True).splitlines()
+    shown = bench(once, capsys, out=tmp_path, keep=tmp_path / "new", dry_run=True).splitlines()
     assert shown[1] == "  supervised, Digits, 40 labels: 2 × 4 steps"
     assert shown[3] == "  4 runs"
     run = Run(once / "mine" / "digits-40-supervised-1")
@@ -248,7 +244,7 @@ def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
 
 def test_the_folds_are_told_one_by_one(once: Path) -> None:
     outcome = run_recipe(RECIPE, out=once)
-    untested = replace(outcome, results=[replace(result, test=None) for result in outcome.results])
+    untested = replace(outcome, runs=[replace(run, result=replace(run.result, test=None)) for run in outcome.runs])
     assert "NaN-None" not in details(untested)
     lines = details(outcome).splitlines()
     assert lines[2].startswith("| supervised | Digits, 40 labels | ")

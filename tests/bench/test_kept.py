@@ -1,19 +1,30 @@
-"""Results that are kept: added when a run is finished, never run again, and enough to make the tables."""
+"""Results and measurements that are kept: never made again, and enough to make the tables."""
 
 import dataclasses
+import datetime
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny import RECIPE_TEXT
 
 from rankingmatch.bench.command import run_recipe
-from rankingmatch.bench.kept import KeptResults, KeptRun, kept_outcome
-from rankingmatch.bench.outcome import details, learning_curves
 from rankingmatch.bench.recipe import parse_recipe
+from rankingmatch.bench.results import (
+    KeptResults,
+    KeptRun,
+    command_line,
+    details,
+    keep_rows,
+    kept_outcome,
+    learning_curves,
+    read_measurement,
+)
 from rankingmatch.bench.tables import markdown
 from rankingmatch.core.errors import ConfigError, RunError
+from rankingmatch.core.versions import source_commit
 from rankingmatch.runs.directory import Run
 
 RECIPE = parse_recipe("mine", RECIPE_TEXT)
@@ -43,11 +54,11 @@ def test_every_run_is_one_line_without_paths_of_the_machine(kept: Path) -> None:
 
 def test_the_tables_are_those_of_the_runs(kept: Path) -> None:
     trained = run_recipe(RECIPE, out=kept / "runs")
-    outcome, runs = kept_outcome(RECIPE, kept / "results/mine.jsonl")
+    outcome = kept_outcome(RECIPE, kept / "results/mine.jsonl")
     assert list(map(markdown, outcome.tables)) == list(map(markdown, trained.tables))
     assert learning_curves(outcome) == learning_curves(trained)
     assert len(learning_curves(outcome)) == 1
-    assert len(runs) == 4
+    assert len(outcome.runs) == 4
 
 
 def test_kept_runs_are_not_run_again_and_missing_ones_are(kept: Path, tmp_path: Path) -> None:
@@ -86,8 +97,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_a_fold_that_is_not_kept_is_left_out(kept: Path) -> None:
     recipe = dataclasses.replace(RECIPE, folds=5)
-    outcome, runs = kept_outcome(recipe, kept / "results/mine.jsonl")
-    assert len(outcome.grid) == len(runs) == 4
+    outcome = kept_outcome(recipe, kept / "results/mine.jsonl")
+    assert len(outcome.grid) == len(outcome.runs) == 4
 
 
 def test_columns_and_rows_without_kept_runs_are_left_out(kept: Path, tmp_path: Path) -> None:
@@ -97,8 +108,35 @@ def test_columns_and_rows_without_kept_runs_are_left_out(kept: Path, tmp_path: P
     (column,) = RECIPE.columns
     other = dataclasses.replace(column, labels=100)
     paper: dict[str, dict[str, tuple[str, ...]]] = {"test error %": {"theirs": ("9.9", "1.1")}}
-    outcome, _ = kept_outcome(dataclasses.replace(RECIPE, columns=(other, column), paper=paper), path)
+    outcome = kept_outcome(dataclasses.replace(RECIPE, columns=(other, column), paper=paper), path)
     assert outcome.recipe.columns == (column,)
     assert outcome.recipe.paper == {"test error %": {"theirs": ("1.1",)}}
     rows = [line for line in details(outcome).splitlines()[2:] if line]
     assert [line.split(" | ")[0] for line in rows] == ["| supervised"]
+
+
+# --- measurements --------------------------------------------------------------------------------------------
+
+
+def test_rows_are_read_as_they_were_kept_with_what_made_them(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"loss": "BatchMean", "seconds": [0.1, 1 / 3]}, {"loss": "BatchAll", "seconds": []}]
+    keep_rows(tmp_path / "new/mine.json", "python mine.py", rows)
+    kept = read_measurement(tmp_path / "new/mine.json")
+    assert kept.rows == rows
+    assert (kept.command, kept.commit) == ("python mine.py", source_commit())
+    assert kept.date == datetime.date.today().isoformat()
+    assert "CPU cores" in kept.machine
+    assert (
+        len((tmp_path / "new/mine.json").read_text().splitlines()) == 4
+    )  # a line for each row: differences can be read
+
+
+def test_a_command_does_not_say_where_its_results_are_kept() -> None:
+    assert command_line(["python", "a b.py", "--keep", "docs/results", "--rounds", "3"]) == "python 'a b.py' --rounds 3"
+
+
+@pytest.mark.parametrize("content", ["{", '{"rows": []}', '{"command": 1}', "[]"])
+def test_a_file_with_something_else_is_an_error(content: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(content)
+    with pytest.raises(RunError, match=r"mine.json cannot be read: .*measure it again"):
+        read_measurement(tmp_path / "mine.json")

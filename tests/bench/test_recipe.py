@@ -2,8 +2,17 @@
 
 import pytest
 
-from rankingmatch.bench.recipe import PlannedCell, Recipe, cells, parse_recipe, read_recipe, recipe_names
-from rankingmatch.bench.scale import SCALES, Scale, scaled
+from rankingmatch.bench.recipe import (
+    SCALES,
+    Cell,
+    Recipe,
+    Scale,
+    cells,
+    parse_recipe,
+    read_recipe,
+    recipe_names,
+    scaled,
+)
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import benchmark
 
@@ -27,7 +36,7 @@ supervised = ["1.00 ± 0.10", "", "3.00"]
 """
 
 
-def grid(recipe: Recipe, **others: object) -> list[PlannedCell]:
+def grid(recipe: Recipe, **others: object) -> list[Cell]:
     return cells(recipe, **{"folds": None, "scale": None, "given": {}, **others})  # type: ignore[arg-type]
 
 

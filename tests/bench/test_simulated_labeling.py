@@ -10,12 +10,19 @@ import pytest
 from click.testing import CliRunner
 from image_folders import class_folders
 
-from rankingmatch.bench.known_data import known_pool
-from rankingmatch.bench.measurement import keep_rows, read_measurement
-from rankingmatch.bench.simulated_labeling import AuditLook, Pool, Simulation, interval_counts, make_pool, simulate
+from rankingmatch.bench.results import keep_rows, read_measurement
+from rankingmatch.bench.simulated_labeling import (
+    Look,
+    Pool,
+    Simulation,
+    interval_counts,
+    known_pool,
+    make_pool,
+    read_labelings,
+    simulate,
+)
 from rankingmatch.cli import cli
-from rankingmatch.cli.labeling_bench import read_labelings
-from rankingmatch.core.errors import ConfigError, DataError, RunError
+from rankingmatch.core.errors import DataError, RunError
 from rankingmatch.heads.names import LOGISTIC_REGRESSION
 
 quickly = partial(simulate, method=LOGISTIC_REGRESSION)
@@ -49,18 +56,15 @@ def hard_pool(seed: int) -> Pool:
 def test_the_interval_of_the_audit_contains_the_error_in_90_of_100_labelings() -> None:
     simulations = [quickly(hard_pool(seed), "ours", seed, (40,)) for seed in range(100)]
     assert 20 < statistics.mean(one.errors[0] for one in simulations) < 60  # so that the interval matters
-    assert interval_counts(simulations)[0] >= 90
+    assert interval_counts(simulations)["40 labels"] >= 90
 
 
 def test_intervals_that_contain_the_truth_are_counted() -> None:
-    looks = [(AuditLook(1, 9, 5), AuditLook(1, 9, 10)), (AuditLook(5, 9, 5), AuditLook(1, 9, 9))]
+    looks = [(Look(1, 9, 5), Look(1, 9, 10)), (Look(5, 9, 5), Look(1, 9, 9))]
     simulations = [Simulation("ours", 0, (10, 20), (0, 0), pair) for pair in looks]
-    assert interval_counts(simulations) == [2, 1]
-
-
-def test_the_best_look_has_the_lowest_upper_limit() -> None:
-    looks = (AuditLook(0, 90, 20), AuditLook(5, 30, 12), AuditLook(6, 35, 10))
-    assert Simulation("ours", 0, (10, 20, 40), (0, 0, 0), looks).best_look is looks[1]
+    assert interval_counts(simulations) == {"10 labels": 2, "20 labels": 1, "where the interval looks best": 2}
+    three = (Look(0, 90, 20), Look(5, 30, 12), Look(6, 35, 10))
+    assert Simulation("ours", 0, (10, 20, 40), (0, 0, 0), three).best_look is three[1]
 
 
 def test_sizes_that_a_pool_does_not_have_are_left_out() -> None:
@@ -68,12 +72,12 @@ def test_sizes_that_a_pool_does_not_have_are_left_out() -> None:
 
 
 def test_bench_labeling_prints_a_table_and_counts_intervals(digits: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankingmatch.bench.known_data.known_pool", lambda name, data_dir: digits)
+    monkeypatch.setattr("rankingmatch.bench.simulated_labeling.known_pool", lambda name, data_dir: digits)
     monkeypatch.setattr("rankingmatch.bench.simulated_labeling.SIZES", (10, 20))
     table = CliRunner().invoke(cli, ["bench", "labeling", "--seeds", "2", "--method", LOGISTIC_REGRESSION])
     assert table.exit_code == 0, table.output
     assert "random" in table.stdout
-    assert "audit at 20 labels: the interval contains the true error in" in table.stdout
+    assert "20 labels: the interval contains the true error in" in table.stdout
     lines = CliRunner().invoke(cli, ["bench", "labeling", "digits", "--seeds", "1", "--json"]).stdout.splitlines()
     assert [json.loads(line)["order"] for line in lines] == ["ours", "random"]
     assert json.loads(lines[0])["labels"] == [10, 20]
@@ -88,13 +92,13 @@ def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
         simulated.append((seed, order))
         return simulate(pool, order, seed, (10, 20), method)
 
-    monkeypatch.setattr("rankingmatch.bench.known_data.known_pool", lambda name, data_dir: digits)
+    monkeypatch.setattr("rankingmatch.bench.simulated_labeling.known_pool", lambda name, data_dir: digits)
     monkeypatch.setattr("rankingmatch.bench.simulated_labeling.simulate", counted)
-    for module in ("rankingmatch.core.versions", "rankingmatch.bench.measurement"):
+    for module in ("rankingmatch.core.versions", "rankingmatch.bench.results"):
         monkeypatch.setattr(f"{module}.source_commit", lambda: commits[-1])
 
     def errors(seeds: int) -> list[list[float]]:
-        command = ["bench", "labeling", "my/digits", "--seeds", str(seeds), "--keep", str(tmp_path), "--json"]
+        command = ["bench", "labeling", "my/digits", "--seeds", str(seeds), "--keep", str(tmp_path / "new"), "--json"]
         command += ["--method", LOGISTIC_REGRESSION]
         done = CliRunner().invoke(cli, command, catch_exceptions=False)
         return [json.loads(line)["test_error"] for line in done.stdout.splitlines()]
@@ -102,23 +106,19 @@ def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
     first = errors(1)
     assert errors(2)[:2] == first
     assert simulated == [(0, "ours"), (0, "random"), (1, "ours"), (1, "random")]
-    assert {row["data"] for row in read_measurement(tmp_path / "labeling-my_digits-logistic-regression.json").rows} == {
-        digits.title
-    }
+    assert {
+        row["data"] for row in read_measurement(tmp_path / "new/labeling-my_digits-logistic-regression.json").rows
+    } == {digits.title}
     commits.append("ba9876543210")
     assert errors(1) == first
     assert len(simulated) == 6
 
 
-def test_a_directory_for_labelings_must_exist(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli, ["bench", "labeling", "--keep", str(tmp_path / "nothing")])
-    assert done.exit_code != 0
-    assert isinstance(done.exception, ConfigError)
-
-
 def test_a_damaged_file_of_labelings_is_named(tmp_path: Path) -> None:
     path = tmp_path / "labeling-digits.json"
-    keep_rows(path, "rankingmatch bench labeling", [{"data": "digits", "order": "ours", "seed": "zero"}])
+    keep_rows(
+        path, "rankingmatch bench labeling", [{"order": "ours", "seed": "zero", "sizes": [], "errors": [], "looks": []}]
+    )
     with pytest.raises(RunError, match=r"labeling-digits.json cannot be read: seed is 'zero'"):
         read_labelings(path)
 

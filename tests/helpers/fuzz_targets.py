@@ -17,11 +17,9 @@ from real_images import photographs, to_pil
 from shard_files import member, samples, write_parquet, write_tar
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
-from rankingmatch.bench.kept import KeptResults, kept_outcome
-from rankingmatch.bench.measurement import keep_rows
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
-from rankingmatch.bench.simulated_labeling import AuditLook, Simulation
-from rankingmatch.cli.labeling_bench import read_labelings
+from rankingmatch.bench.results import KeptResults, keep_rows, kept_outcome, kept_run
+from rankingmatch.bench.simulated_labeling import Look, Simulation, read_labelings
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import decode, decode_files, read_header
 from rankingmatch.data.folder_contents import scan_folder
@@ -254,12 +252,12 @@ def kept_results(place: Path) -> Target:
     for cell in grid:
         run = Run(place / cell.directory)
         list(training_records(start(run, cell.plan)))
-        kept.add(cell, run)
+        kept.add(kept_run(cell, run))
     content = path.read_bytes()
 
     def read(path: Path, content: bytes) -> object:
         path.write_bytes(content)
-        found = KeptResults(path).results(grid)
+        found = KeptResults(path).of(grid)
         return found, kept_outcome(recipe, path)
 
     return Target([(path, content)], read)
@@ -268,7 +266,7 @@ def kept_results(place: Path) -> Target:
 def kept_labelings(place: Path) -> Target:
     """The file of labelings that `bench labeling --keep` continues."""
     path = place / "labeling-digits.json"
-    one = Simulation("ours", 0, (10, 20), (30.0, 20.5), (AuditLook(10, 60, 33), AuditLook(9, 50, 22)))
+    one = Simulation("ours", 0, (10, 20), (30.0, 20.5), (Look(10, 60, 33), Look(9, 50, 22)))
     keep_rows(path, "rankingmatch bench labeling", [{"data": "digits", **asdict(one)}])
 
     def read(path: Path, content: bytes) -> object:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rankingmatch as rm
-from rankingmatch.bench.outcome import Outcome, markdown_page, tables_of
 from rankingmatch.bench.recipe import cells, parse_recipe, read_recipe
+from rankingmatch.bench.results import KeptRun, Outcome, markdown_page
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.metrics import Errors, balanced_error_rate, class_recalls, confusion_matrix
 from rankingmatch.data import make_split
@@ -137,9 +137,7 @@ def outcome_of(text: str) -> Outcome:
     results = [
         Result("digits", cell.row.method, 98, cell.fold, 2, 1.0, test) for cell, test in zip(grid, errors, strict=True)
     ]
-    outcome = Outcome(recipe, "paper", grid, [Run(Path(cell.directory)) for cell in grid], results)
-    outcome.tables.extend(tables_of(outcome))
-    return outcome
+    return Outcome(recipe, "paper", grid, [KeptRun("", "", "", {}, result, []) for result in results])
 
 
 def test_a_recipe_with_unbalanced_classes_has_a_table_of_balanced_errors() -> None:

@@ -11,8 +11,8 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from rankingmatch.core.errors import ConfigError, setting
-from rankingmatch.core.metrics import Errors, confusion_matrix, error_rate
-from rankingmatch.data import Dataset, Split, rows_to_json
+from rankingmatch.core.metrics import Errors, confusion_matrix
+from rankingmatch.data import Dataset, Images, Split, rows_to_json
 from rankingmatch.heads.smoothing import unit_features
 from rankingmatch.networks import channel_statistics, make_classifier, predict_logits_and_features
 from rankingmatch.networks.onnx import accelerated
@@ -94,33 +94,28 @@ def frozen_features(dataset: Dataset, config: Config) -> Features:
     """The features that the head of the network takes before any training."""
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
-    device, train = config.device(), dataset.train.images
-    network = config.network
-    model = make_classifier(
-        network.network,
-        len(dataset.classes),
-        *channel_statistics(train, np.arange(len(train))),
-        pretrained=network.pretrained,
-        weights=network.weights,
-    )
-    parts = [None if part is None else part.images for part in (dataset.train, dataset.validation, dataset.test)]
-    fast = accelerated(model.to(device).eval(), sum(len(images) for images in parts if images is not None))
+    device, train, network = config.device(), dataset.train.images, config.network
+    statistics = channel_statistics(train, np.arange(len(train)))
+    given = network.network, len(dataset.classes), *statistics
+    model = make_classifier(*given, pretrained=network.pretrained, weights=network.weights).to(device).eval()
+    parts = [part.images for part in (dataset.train, dataset.validation, dataset.test) if part is not None]
+    fast = accelerated(model, sum(map(len, parts)))
 
-    def compute(images: np.ndarray | None) -> np.ndarray | None:
-        if images is None or len(images) == 0:
+    def compute(part: Images | None) -> np.ndarray | None:
+        if part is None or len(part) == 0:
             return None
-        _, features = predict_logits_and_features(fast, images, device)
+        _, features = predict_logits_and_features(fast, part.images, device)
         if features is None:
             raise ConfigError(f"network '{network.network}' returns logits only; the baselines need its features")
         return features
 
-    first, *others = map(compute, parts)
+    first = compute(dataset.train)
     assert first is not None
-    return Features(first, *others)
+    return Features(first, compute(dataset.validation), compute(dataset.test))
 
 
-def confusions_of(baseline: Baseline, split: Split, features: Features) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Confusion matrices of validation and test images after training on the labels of a split; None without them."""
+def errors_of(baseline: Baseline, split: Split, features: Features) -> tuple[Errors | None, Errors | None]:
+    """Errors on validation and test images after training on the labels of a split; None without such images."""
     rows = np.union1d(split.labeled_rows, split.unlabeled_rows)  # without validation images
     mean = features.train[rows].mean(0)
     used = rows if baseline.uses_unlabeled else split.labeled_rows
@@ -129,21 +124,14 @@ def confusions_of(baseline: Baseline, split: Split, features: Features) -> tuple
         warnings.simplefilter("ignore")  # about convergence, and rows that are all labeled
         estimator.fit(unit_features(features.train[used], mean), split.labels[used])
 
-    def confusion(part: np.ndarray | None, truth: np.ndarray | None) -> np.ndarray | None:
-        if part is None or truth is None:
+    def errors(part: np.ndarray | None, images: Images | None) -> Errors | None:
+        if part is None or images is None:
             return None
         predicted = estimator.predict(unit_features(part, mean))
-        return confusion_matrix(truth, predicted, len(split.classes))
+        return Errors.of(confusion_matrix(images.labels, predicted, len(split.classes)))
 
     held_out = features.train[split.validation_rows] if len(split.validation_rows) else features.validation
-    validation = None if split.validation is None else split.validation.labels
-    return confusion(held_out, validation), confusion(features.test, None if split.test is None else split.test.labels)
-
-
-def errors_of(baseline: Baseline, split: Split, features: Features) -> tuple[float | None, float | None]:
-    """Validation and test error in percent after training on the labels of a split; None without such images."""
-    validation, test = (None if one is None else error_rate(one) for one in confusions_of(baseline, split, features))
-    return validation, test
+    return errors(held_out, split.validation), errors(features.test, split.test)
 
 
 def fit_to_result(name: str, run: Run, plan: Plan, cache: FeatureCache) -> Result:
@@ -155,7 +143,7 @@ def fit_to_result(name: str, run: Run, plan: Plan, cache: FeatureCache) -> Resul
     config, split, features = plan.config, load_split(plan), cache.of(plan)
     started = time.perf_counter()
     with threadpool_limits(config.execution.threads):  # of NumPy's and scikit-learn's libraries
-        validation, test = confusions_of(BASELINES[name], split, features)
+        validation, test = errors_of(BASELINES[name], split, features)
     result = Result(
         dataset=config.dataset,
         method=name,
@@ -163,8 +151,8 @@ def fit_to_result(name: str, run: Run, plan: Plan, cache: FeatureCache) -> Resul
         seed=config.training.seed,
         steps=0,
         seconds=round(time.perf_counter() - started, 3),
-        test=None if test is None else Errors.of(test),
-        val=None if validation is None else Errors.of(validation),
+        test=test,
+        val=validation,
     )
     lock = run.lock()
     try:

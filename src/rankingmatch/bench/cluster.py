@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankingmatch.bench.workers import RUN_AGAIN, train_to_result, with_threads
+from rankingmatch.bench.grid import RUN_AGAIN, train_to_result, with_threads
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, setting
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.ray import error_of, import_ray, make_task, ray_connection
@@ -38,11 +38,8 @@ class _Board:
         self.steps: list[tuple[int, int]] = []
         self.stopping = False
 
-    def note(self, index: int, step: int) -> bool:
-        self.steps.append((index, step))
-        return self.stopping
-
-    def is_stopping(self) -> bool:
+    def note(self, *reached: tuple[int, int]) -> bool:
+        self.steps += reached
         return self.stopping
 
     def take(self) -> list[tuple[int, int]]:
@@ -83,20 +80,19 @@ class Cluster:
             calls=1 if plan.config.execution.measure_steps else 0,
         )
         plan = with_threads(plan, self._needs.cpus)
-        answer = task.remote(self._board, index, path.absolute(), plan, Path.cwd()).future()
         future: Future[Result] = Future()
-        answer.add_done_callback(lambda done: self._pass_on(done, future, path))
         future.set_running_or_notify_cancel()
-        return future
 
-    def _pass_on(self, answer: "Future[Any]", future: "Future[Result]", path: Path) -> None:
-        """Set the result, or the error that the run returned or raised."""
-        error = answer.exception()
-        found = error_of(self._ray, error, f"{path}: the run") if error else answer.result()
-        if isinstance(found, BaseException):
-            future.set_exception(found)
-        else:
-            future.set_result(found)
+        def pass_on(answer: "Future[Any]") -> None:
+            error = answer.exception()
+            found = error_of(self._ray, error, f"{path}: the run") if error else answer.result()
+            if isinstance(found, BaseException):
+                future.set_exception(found)
+            else:
+                future.set_result(found)
+
+        task.remote(self._board, index, path.absolute(), plan, Path.cwd()).future().add_done_callback(pass_on)
+        return future
 
     def steps(self) -> list[tuple[int, int]]:
         """The steps reached since the last call."""
@@ -112,18 +108,14 @@ class Cluster:
 def connected(needs: Resources) -> Iterator[Cluster]:
     """Connect to the cluster at an address, or start one on this machine; an existing connection is reused."""
     with ray_connection(needs.address) as ray:
-        yield _checked(Cluster(ray, needs), ray, needs)
-
-
-def _checked(cluster: Cluster, ray: Any, needs: Resources) -> Cluster:
-    """The cluster, if a run fits on it; otherwise Ray would wait forever for another machine."""
-    if cluster.at_a_time < 1:
-        available = ray.cluster_resources()
-        raise ConfigError(
-            f"{setting('cpus_per_run')} {needs.cpus} and {setting('gpus_per_run')} {needs.gpus:g} are more than the "
-            f"cluster has: {available.get('CPU', 0):g} CPUs and {available.get('GPU', 0):g} GPUs"
-        )
-    return cluster
+        cluster = Cluster(ray, needs)
+        if cluster.at_a_time < 1:  # Ray would wait forever for another machine
+            available = ray.cluster_resources()
+            raise ConfigError(
+                f"{setting('cpus_per_run')} {needs.cpus} and {setting('gpus_per_run')} {needs.gpus:g} are more than "
+                f"the cluster has: {available.get('CPU', 0):g} CPUs and {available.get('GPU', 0):g} GPUs"
+            )
+        yield cluster
 
 
 # --- in a worker --------------------------------------------------------------------------------------------
@@ -140,9 +132,9 @@ def _train(board: Any, index: int, path: Path, plan: Plan, directory: Path) -> "
     def update(step: int) -> None:
         nonlocal updated, stopping
         if time.monotonic() - updated >= SECONDS_BETWEEN_UPDATES:
-            stopping, updated = ray.get(board.note.remote(index, step)), time.monotonic()
+            stopping, updated = ray.get(board.note.remote((index, step))), time.monotonic()
 
-    if ray.get(board.is_stopping.remote()):
+    if ray.get(board.note.remote()):
         return Interrupted(RUN_AGAIN)
     try:
         return train_to_result(path, plan, lambda: stopping, update)

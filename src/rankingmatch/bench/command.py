@@ -10,22 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from rankingmatch.bench.cluster import Resources, connected
-from rankingmatch.bench.curves import draw_curves, draw_errors, draw_learning
-from rankingmatch.bench.grid import existing_results, load_datasets, run_grid
-from rankingmatch.bench.kept import KeepingDisplay, KeptResults
-from rankingmatch.bench.measurement import require_directory
-from rankingmatch.bench.outcome import (
+from rankingmatch.bench.curves import draw_costs, draw_errors, draw_learning
+from rankingmatch.bench.grid import Workers, load_datasets, run_grid
+from rankingmatch.bench.progress import grid_display
+from rankingmatch.bench.recipe import Cell, Recipe, cells, read_recipe, recipe_names
+from rankingmatch.bench.results import (
+    KeptResults,
+    KeptRun,
     Outcome,
-    curves_of,
+    cost_curves,
     errors_by_labels,
+    kept_run,
     learning_curves,
     markdown_page,
-    tables_of,
 )
-from rankingmatch.bench.progress import grid_display
-from rankingmatch.bench.recipe import PlannedCell, Recipe, cells, read_recipe, recipe_names
 from rankingmatch.bench.tables import csv_rows, latex, print_table
-from rankingmatch.bench.workers import Workers
 from rankingmatch.core.atomic import write_output
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.names import to_utf8
@@ -33,7 +32,6 @@ from rankingmatch.core.terminal import plain_console
 from rankingmatch.report.figures import require_plotting
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration
-from rankingmatch.runs.result import Result
 
 __all__ = ["BenchOptions", "OutputFiles", "run_recipe", "run_recipes"]
 
@@ -70,18 +68,18 @@ class OutputFiles:
 
 def _draw(outcome: Outcome, directory: Path) -> None:
     """Draw the figures of a recipe; without any, the directory is not created."""
-    name, measure = outcome.recipe.name, outcome.recipe.measure
-    errors, curves = ({}, {}) if measure else (errors_by_labels(outcome), learning_curves(outcome))
-    if not (measure or errors or curves):
-        print(f"no figure of {name}: its runs have one number of labels and one evaluation each", file=sys.stderr)
-        return
-    directory.mkdir(exist_ok=True)
-    if measure:
-        draw_curves(name, curves_of(outcome), measure, directory)
-    elif errors:
+    name, per = outcome.recipe.name, outcome.recipe.measure
+    if per:
+        directory.mkdir(exist_ok=True)
+        draw_costs(name, cost_curves(outcome), per, directory)
+    elif errors := errors_by_labels(outcome):
+        directory.mkdir(exist_ok=True)
         draw_errors(name, errors, directory)
-    else:
+    elif curves := learning_curves(outcome):
+        directory.mkdir(exist_ok=True)
         draw_learning(name, curves, directory)
+    else:
+        print(f"no figure of {name}: its runs have one number of labels and one evaluation each", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -140,67 +138,72 @@ def run_recipe(
     """
     options = options or BenchOptions(**{"quiet": True, **given})
     recipe = read_recipe(recipe, options.data) if isinstance(recipe, str) else recipe
-    grid = cells(recipe, folds=options.folds, scale=options.scale, given=options.settings)
-    scale = options.scale or recipe.scale
-    directory, runs, kept, existing = _existing_runs(recipe, grid, options)
-    if kept is not None:
-        kept.add_finished(grid, runs)
-    at_a_time = options.jobs if workers is None else workers.at_a_time
-    with grid_display(grid, set(existing), at_a_time, quiet=options.quiet or options.as_json) as display:
+    grid = _cells(recipe, options)
+    directory, kept, finished = _finished(recipe, grid, options)
+    for run in finished.values():
+        if kept is not None and run.run not in kept.runs:
+            kept.add(run)
+
+    def finish(index: int, run: Run) -> None:
+        finished[index] = kept_run(grid[index], run)
         if kept is not None:
-            display = KeepingDisplay(display, kept, grid, runs)
-        results = run_grid(grid, directory, options.jobs, display, workers, existing)
-    histories = [run.history() for run in runs] if kept is None else kept.histories(grid)
+            kept.add(finished[index])
+
+    at_a_time = options.jobs if workers is None else workers.at_a_time
+    with grid_display(grid, set(finished), at_a_time, quiet=options.quiet or options.as_json) as display:
+        todo = {index: cell for index, cell in enumerate(grid) if index not in finished}
+        run_grid(todo, directory, display, jobs=options.jobs, workers=workers, finished=finish)
     recipe = replace(recipe, settings={**recipe.settings, **options.settings})
-    outcome = Outcome(recipe, scale, grid, runs, results, histories)
-    outcome.tables.extend(tables_of(outcome))
-    return outcome
+    runs = [finished[index] for index in range(len(grid))]
+    return Outcome(recipe, options.scale or recipe.scale, grid, runs, directory)
 
 
-def _existing_runs(
-    recipe: Recipe, grid: list[PlannedCell], options: BenchOptions
-) -> tuple[Path, list[Run], KeptResults | None, dict[int, Result]]:
-    """The directory of a recipe's runs, the runs, where results are kept, and the results that there are.
+def _cells(recipe: Recipe, options: BenchOptions) -> list[Cell]:
+    return cells(recipe, folds=options.folds, scale=options.scale, given=options.settings)
+
+
+def _finished(
+    recipe: Recipe, grid: list[Cell], options: BenchOptions
+) -> tuple[Path, KeptResults | None, dict[int, KeptRun]]:
+    """The directory of a recipe's runs, the file that keeps results, and the finished and kept runs, by index.
 
     Raises ConfigError if a run has other settings.
     """
     scale = options.scale or recipe.scale
     name = recipe.name if scale == recipe.scale else f"{recipe.name}-{scale}"
     directory = options.out / name
-    kept = None if options.keep is None else KeptResults(options.keep / f"{name}.jsonl")
-    runs = [Run(directory / cell.directory) for cell in grid]
-    existing = existing_results(grid, directory) | ({} if kept is None else kept.results(grid))
-    return directory, runs, kept, existing
+    finished = {}
+    for index, cell in enumerate(grid):
+        run = Run(directory / cell.directory)
+        if run.exists() and not run.config().learns_like(cell.config):
+            raise ConfigError(f"{run.path} was run with other settings; delete it, or choose another {setting('out')}")
+        if run.result() is not None:
+            finished[index] = kept_run(cell, run)
+    if options.keep is None:
+        return directory, None, finished
+    kept = KeptResults(options.keep / f"{name}.jsonl")
+    return directory, kept, finished | kept.of(grid)
 
 
 def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles, command: str) -> None:
-    """Run recipes, or list their runs; print their tables and write them to files.
+    """Run recipes, by their names or paths, or list their runs; print their tables and write them to files.
 
-    Parameters
-    ----------
-    names
-        Names of included recipes, or paths of TOML files.
-    options
-        How to run them.
-    files
-        Where to write the tables.
-    command
-        The command line, which is recorded in the Markdown file.
+    The command line is recorded in the Markdown file.
     """
     if not names:
         raise ConfigError(f"a recipe is missing; give one of {', '.join(recipe_names())}, or a file ending in .toml")
     recipes = [read_recipe(name, options.data) for name in names]
-    grids = [cells(recipe, folds=options.folds, scale=options.scale, given=options.settings) for recipe in recipes]
+    grids = [_cells(recipe, options) for recipe in recipes]
     files.check()
-    if options.keep is not None:
-        require_directory(options.keep)
     if options.dry_run:
         for recipe, grid in zip(recipes, grids, strict=True):
             _list_runs(recipe, grid, options)
         return
-    for recipe, grid in zip(recipes, grids, strict=True):  # what is wrong with the last one is said before the first
-        *_, existing = _existing_runs(recipe, grid, options)
-        load_datasets(cell for index, cell in enumerate(grid) if index not in existing)
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
+    for recipe, grid in zip(recipes, grids, strict=True):  # a mistake in the last recipe is found before the first runs
+        *_, finished = _finished(recipe, grid, options)
+        load_datasets(cell for index, cell in enumerate(grid) if index not in finished)
     outcomes: list[Outcome] = []
     with nullcontext() if options.resources is None else connected(options.resources) as workers:
         for recipe in recipes:
@@ -211,54 +214,41 @@ def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles,
 
 def _print_outcome(outcome: Outcome, options: BenchOptions) -> None:
     if options.as_json:
-        _print_json(outcome)
+        for cell, run in zip(outcome.grid, outcome.runs, strict=True):
+            values = {
+                "recipe": outcome.recipe.name,
+                "scale": outcome.scale,
+                "row": cell.row.name,
+                "dataset": cell.column.dataset,
+                "fold": cell.fold,
+                "run": str(outcome.directory / cell.directory),
+            }
+            errors = ("test_error", "val_error", "test_balanced_error", "val_balanced_error")
+            shown = ("method", "labels", *errors, "diverged_at", "seconds")
+            print(json.dumps({**values, **{name: getattr(run.result, name) for name in shown}}))
     elif not options.quiet:
         for table in outcome.tables:
             print_table(table, plain_console(wide=True))
-        print(f"runs: {outcome.runs[0].path.parent}", file=sys.stderr)
+        print(f"runs: {outcome.directory}", file=sys.stderr)
 
 
-def _print_json(outcome: Outcome) -> None:
-    for cell, run, result in zip(outcome.grid, outcome.runs, outcome.results, strict=True):
-        values = {
-            "recipe": outcome.recipe.name,
-            "scale": outcome.scale,
-            "row": cell.row.name,
-            "dataset": cell.column.dataset,
-            "fold": cell.fold,
-            "run": str(run.path),
-            "method": result.method,
-            "labels": result.labels,
-            "test_error": result.test_error,
-            "val_error": result.val_error,
-            "test_balanced_error": result.test_balanced_error,
-            "val_balanced_error": result.val_balanced_error,
-            "diverged_at": result.diverged_at,
-            "seconds": result.seconds,
-        }
-        print(json.dumps(values))
-
-
-def _list_runs(recipe: Recipe, grid: list[PlannedCell], options: BenchOptions) -> None:
+def _list_runs(recipe: Recipe, grid: list[Cell], options: BenchOptions) -> None:
     """Print the runs of a recipe, a line for each row and column, with the seconds of those that are finished."""
-    *_, existing = _existing_runs(recipe, grid, options)
-    folds: dict[tuple[str, str], list[int]] = {}
-    for index, cell in enumerate(grid):
-        folds.setdefault((cell.row.name, cell.column.title), []).append(index)
-    scale, known = options.scale or recipe.scale, 0.0
+    *_, finished = _finished(recipe, grid, options)
+    scale, known = options.scale or recipe.scale, sum(run.result.seconds for run in finished.values())
     if not options.as_json:
         print(f"{recipe.title} (scale {scale})")
-    for (row, column), indices in folds.items():
-        seconds = [existing[index].seconds for index in indices if index in existing]
-        steps = 0 if grid[indices[0]].baseline else grid[indices[0]].config.training.last_step
-        known += sum(seconds)
+    for row, column in dict.fromkeys((cell.row.name, cell.column.title) for cell in grid):
+        folds = {i: cell for i, cell in enumerate(grid) if (cell.row.name, cell.column.title) == (row, column)}
+        done = [finished[index].result.seconds for index in folds if index in finished]
+        seconds = statistics.median(done) if done else None
+        first = next(iter(folds.values()))
+        steps = 0 if first.baseline else first.config.training.last_step
         if options.as_json:
-            values = {"recipe": recipe.name, "scale": scale, "row": row, "column": column, "runs": len(indices)}
-            median = statistics.median(seconds) if seconds else None
-            print(json.dumps({**values, "steps": steps, "finished": len(seconds), "seconds": median}))
+            values = {"recipe": recipe.name, "scale": scale, "row": row, "column": column, "runs": len(folds)}
+            print(json.dumps({**values, "steps": steps, "finished": len(done), "seconds": seconds}))
         else:
-            finished = f"; {len(seconds)} finished, {duration(statistics.median(seconds))} each" if seconds else ""
-            print(f"  {row}, {column}: {len(indices)} × {steps:,} steps{finished}")
+            known_of = f"; {len(done)} finished, {duration(seconds)} each" if done else ""
+            print(f"  {row}, {column}: {len(folds)} × {steps:,} steps{known_of}")
     if not options.as_json:
-        done = f", {len(existing)} of them finished in {duration(known)}" if existing else ""
-        print(f"  {len(grid)} runs{done}")
+        print(f"  {len(grid)} runs{f', {len(finished)} of them finished in {duration(known)}' if finished else ''}")

@@ -1,4 +1,4 @@
-"""Curves of the cost of training, as in the paper's Appendix F, and of the error against the number of labels."""
+"""Curves of the cost of training, as in the paper's Appendix F, and of the error against labels or steps."""
 
 from collections.abc import Iterable, Mapping
 from itertools import cycle
@@ -16,28 +16,6 @@ UNITS = {
     (MEMORY, "epoch"): "peak memory (MB)",
     (MEMORY, "batch"): "peak memory (MB)",
 }
-
-
-def draw_curves(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], per: str, directory: Path) -> None:
-    """Write a figure for each quantity, with a panel for each column and a line for each row."""
-    from matplotlib.figure import Figure
-
-    for quantity, columns in curves.items():
-        figure = Figure(figsize=(4 * len(columns), 3), layout="constrained")
-        for axes, (column, rows) in zip(
-            figure.subplots(1, len(columns), squeeze=False)[0], columns.items(), strict=True
-        ):
-            for row, values in rows.items():
-                axes.plot(np.arange(1, len(values) + 1), values, label=row, linewidth=1)
-            axes.set_title(column, fontsize=10)
-            axes.set_xlabel(per)
-            axes.set_ylabel(UNITS[quantity, per])
-            axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
-        for ending in ("svg", "png"):
-            figure.savefig(directory / f"{name}-{quantity}.{ending}", dpi=150)
-
-
 COLORS = ("#9aa3ad", "#334155", "#7c3aed", "#0f766e", "#2563eb", "#ca8a04", "#db2777", "#65a30d", "#0891b2")
 LAST_COLOR = "#c2410c"  # of the last row, if it is the one that the others are compared with
 MARKERS = "osD^vPX*h"
@@ -48,6 +26,23 @@ USUAL_ROWS = (
 )
 MOST_TICKS = 10
 PERCENTAGES = (1, 2, 5, 10, 20, 30, 40, 50, 70, 100)  # on a logarithmic axis
+
+
+def draw_costs(name: str, curves: dict[str, dict[str, dict[str, np.ndarray]]], per: str, directory: Path) -> None:
+    """Write a figure for each quantity, with a panel for each column and a line for each row."""
+    from matplotlib.figure import Figure as Canvas
+
+    for quantity, columns in curves.items():
+        canvas = Canvas(figsize=(4 * len(columns), 3), layout="constrained")
+        panels = canvas.subplots(1, len(columns), squeeze=False)[0]
+        for axes, (column, rows) in zip(panels, columns.items(), strict=True):
+            for row, values in rows.items():
+                axes.plot(np.arange(1, len(values) + 1), values, label=row, linewidth=1)
+            axes.set_title(column, fontsize=10)
+            axes.set(xlabel=per, ylabel=UNITS[quantity, per])
+            axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+        _save(canvas, directory / f"{name}-{quantity}")
 
 
 def draw_errors(name: str, errors: dict[str, dict[str, dict[int, Figure]]], directory: Path) -> None:
@@ -76,7 +71,7 @@ def draw_learning(name: str, curves: dict[str, dict[str, dict[int, Figure]]], di
         axes.minorticks_off()
         low, high = axes.dataLim.intervaly
         axes.set(xlabel="steps of training", ylim=(0.9 * max(low, PERCENTAGES[0]), 1.1 * min(high, PERCENTAGES[-1])))
-        _legend_in_order(axes, rows)
+        _legend_beside(axes, rows)
         title = column.replace(", ", "-").replace(" ", "-")
         _save(canvas, directory / (name if len(curves) == 1 else f"{name}-{title}"))
 
@@ -92,13 +87,12 @@ def _styles(rows: Iterable[str]) -> dict[str, tuple[str, str]]:
     return {row: (color, marker) for row, color, marker in zip(rows, colors, markers, strict=False)}
 
 
-def _legend_in_order(axes: Any, rows: dict[str, dict[int, Figure]]) -> None:
+def _legend_beside(axes: Any, rows: dict[str, dict[int, Figure]]) -> None:
     """Name the lines beside the figure, in the order in which they end."""
-    lines, names = axes.get_legend_handles_labels()
-    final = {row: figures[max(figures)].mean or 0.0 for row, figures in rows.items()}
-    order = sorted(range(len(names)), key=lambda index: -final[names[index]])
+    lines = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    names = sorted(lines, key=lambda row: -(rows[row][max(rows[row])].mean or 0.0))
     beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-    axes.legend([lines[i] for i in order], [names[i] for i in order], frameon=False, fontsize=9, **beside)
+    axes.legend([lines[name] for name in names], names, frameon=False, fontsize=9, **beside)
 
 
 def _error_lines(

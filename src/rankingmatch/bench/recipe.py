@@ -1,4 +1,4 @@
-"""Recipes: grids of runs (rows × datasets × labels × folds).
+"""Recipes: grids of runs (rows × datasets × labels × folds), at the scale of the paper or of a laptop.
 
 A recipe is a short TOML file with everything that differs from the defaults:
 
@@ -32,19 +32,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from rankingmatch.bench.baselines import BASELINES, require_features
-from rankingmatch.bench.scale import SCALES, Scale, scaled
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import require_trusted
+from rankingmatch.core.untrusted import BadFileError, Between, check_value
 from rankingmatch.data import Source, dataset_title, find_source
+from rankingmatch.methods import find_method
 from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve
 
 RECIPES = resources.files("rankingmatch.bench") / "recipes"
 ERRORS = "errors"
 SECONDS, MEMORY = "seconds", "memory"
 Figures = dict[str, tuple[str, ...]]  # row → a figure for each column, as it is printed
+Count = Annotated[int, Between(1, 2**53)]
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,33 @@ class Recipe:
     folds: int = 5
     scale: str = "paper"
     settings: dict[str, Any] = field(default_factory=dict)
-    measure: Literal["", "epoch", "batch"] = ""
+    measure: str = ""  # or "epoch" or "batch"
     paper: dict[str, Figures] = field(default_factory=dict)  # by quantity: errors, or seconds and memory
+
+    def all_settings(self) -> list[dict[str, Any]]:
+        """The settings of the recipe, of each row and of each column."""
+        return [self.settings, *(row.settings for row in self.rows), *(column.settings for column in self.columns)]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid: its row, its column and its fold."""
+    """One run of a grid: its row, its column, its fold, and how it is trained (None where only its result is read)."""
 
     row: Row
     column: Column
     fold: int
+    planned: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """How the run is trained."""
+        assert self.planned is not None
+        return self.planned
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the run."""
+        return self.plan.config
 
     @property
     def baseline(self) -> str | None:
@@ -111,28 +129,16 @@ class Cell:
         return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words if word is not None))
 
 
-@dataclass(frozen=True)
-class PlannedCell(Cell):
-    """One run of a grid, ready to be trained."""
-
-    plan: Plan
-
-    @property
-    def config(self) -> Config:
-        """The configuration of the run."""
-        return self.plan.config
-
-
 def all_cells(recipe: Recipe, folds: int) -> Iterator[Cell]:
-    """The runs of a grid; folds are the outermost loop."""
+    """The runs of a grid, not planned; folds are the outermost loop."""
     for fold in range(folds):
         for column in recipe.columns:
             for row in recipe.rows:
                 yield Cell(row, column, fold)
 
 
-def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mapping[str, Any]) -> list[PlannedCell]:
-    """The runs of a grid, all checked before the first one starts; folds are the outermost loop.
+def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mapping[str, Any]) -> list[Cell]:
+    """The runs of a grid, all planned and checked before the first one starts; folds are the outermost loop.
 
     `given` overrides the settings of the recipe and of the scale. Each folder is scanned once.
     """
@@ -141,14 +147,15 @@ def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mappin
             raise ConfigError(f"{setting(name)} is determined by the recipe; it cannot be set for all its runs")
     chosen = SCALES[scale or recipe.scale]
     if folds is None:
-        folds = recipe.folds if chosen.folds is None else min(recipe.folds, chosen.folds)
+        folds = min(recipe.folds, chosen.folds or recipe.folds)
     sources = {column.dataset: _source(recipe, column, given) for column in recipe.columns}
-
-    def planned(row: Row, column: Column, fold: int) -> PlannedCell:
-        settings = _settings(recipe, row, column, fold)
-        return PlannedCell(row, column, fold, _plan(settings, row.method, sources[column.dataset], chosen, given))
-
-    grid = [planned(cell.row, cell.column, cell.fold) for cell in all_cells(recipe, folds)]
+    grid = []
+    for cell in all_cells(recipe, folds):
+        row, column = cell.row, cell.column
+        labels = {} if column.labels is None else {"labels": column.labels}
+        settings = {**recipe.settings, **column.settings, **row.settings, "seed": cell.fold, **labels}
+        plan = _plan(settings, row.method, sources[column.dataset], chosen, given)
+        grid.append(Cell(row, column, cell.fold, plan))
     if len({cell.directory for cell in grid}) < len(grid):
         raise ConfigError(f"recipe '{recipe.name}' has runs with the same name; rename its rows")
     return grid
@@ -162,13 +169,7 @@ def _source(recipe: Recipe, column: Column, given: Mapping[str, Any]) -> Source:
     return find_source(column.dataset, unlabeled=settings.get("unlabeled"), labels_csv=settings.get("labels_csv"))
 
 
-def _settings(recipe: Recipe, row: Row, column: Column, fold: int) -> dict[str, Any]:
-    """The settings of a run, at the scale of the paper."""
-    labels = {} if column.labels is None else {"labels": column.labels}
-    return {**recipe.settings, **column.settings, **row.settings, "seed": fold, **labels}
-
-
-def _plan(settings: dict[str, Any], method: str, source: Source, scale: Scale, given: Mapping[str, Any]) -> Plan:
+def _plan(settings: dict[str, Any], method: str, source: Source, scale: "Scale", given: Mapping[str, Any]) -> Plan:
     """The plan of a run, with the settings of a recipe at a scale; of a baseline, that of the runs beside it."""
     check_settings({**settings, **given})
     trained = "supervised" if method in BASELINES else method
@@ -182,6 +183,71 @@ def _plan(settings: dict[str, Any], method: str, source: Source, scale: Scale, g
     return plan
 
 
+# --- scales -------------------------------------------------------------------------------------------------
+
+PAPER_EPOCHS = 128
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is reduced, all at once: images first, because they cost the most."""
+
+    side: int | None = None  # largest side of an image
+    steps: int | None = None  # of a run with 128 epochs in the paper
+    mu: int | None = None  # unlabeled images per labeled one, at most
+    folds: int | None = None  # at most
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of every run
+    lengths: Mapping[str, int] = field(default_factory=dict)  # steps of datasets that need fewer or more
+
+
+# Long enough for FixMatch to be well below the labels alone, and not much longer. Chosen on validation images
+# (docs/reproduce.md): the length of each dataset, the learning rate, and an EMA that does not lag behind the weights.
+_LAPTOP = {
+    "network": "wrn-10-2",
+    "batch_size": 32,
+    "learning_rate": 0.1,
+    "ema_decay": 0.99,
+    "precision": "auto",
+    "threads": 1,
+}
+_TINY = {"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 1}
+
+SCALES: dict[str, Scale] = {
+    "paper": Scale(),
+    "laptop": Scale(
+        side=16, steps=5000, mu=4, folds=3, settings=_LAPTOP, lengths={"fashion-mnist": 2000, "cifar10": 8000}
+    ),
+    "tiny": Scale(side=8, steps=160, mu=3, folds=1, settings=_TINY),
+}
+EVALUATIONS = 5  # of a run that is not at the paper's scale
+
+
+def scaled(scale: Scale, source: Source, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run at this scale.
+
+    The length stays in proportion (256 epochs stay twice 128), and so does the part of it that is run.
+    """
+    if scale.steps is None or scale.mu is None:
+        return dict(settings)
+    own = find_method(method).preset
+    result = {**settings, **scale.settings}
+    if "network" in own:  # a part of the method
+        result["network"] = own["network"]
+    native = settings.get("image_size") or max(source.shape[:2])
+    if scale.side is not None and native > scale.side:
+        result["image_size"] = scale.side
+    result["mu"] = min(scale.mu, settings.get("mu", own.get("mu", scale.mu)))
+    epochs = result.pop("epochs", None) or PAPER_EPOCHS
+    steps = settings.get("steps", source.preset(settings.get("image_size")).get("steps"))
+    length = scale.lengths.get(source.name, scale.steps)
+    result["steps"] = round(length * epochs / PAPER_EPOCHS) if steps is None else min(steps, length)
+    result["evaluate_every"] = max(1, result["steps"] // EVALUATIONS)
+    if "stop_after" in settings:
+        share = settings["stop_after"] / (1024 * epochs)
+        result["stop_after"] = min(result["steps"], max(20, round(share * result["steps"])))
+    return result
+
+
 # --- reading ------------------------------------------------------------------------------------------------
 
 
@@ -193,95 +259,74 @@ def recipe_names() -> list[str]:
 def read_recipe(name: str, data: str | None = None) -> Recipe:
     """The recipe in a TOML file, or the included one of that name; `data` replaces its dataset."""
     path = Path(name)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise ConfigError(f"recipe {path}: there is no such file")
-        try:
-            recipe = parse_recipe(path.stem, path.read_text(encoding="utf-8"), data)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"recipe {path} cannot be read: {error}") from error
-        _require_trusted(recipe, path)
-        return recipe
-    if name not in recipe_names():
-        raise unknown_name("recipe", name, recipe_names(), " (or a file ending in .toml)")
-    return parse_recipe(name, (RECIPES / f"{name}.toml").read_text(encoding="utf-8"), data)
-
-
-def _require_trusted(recipe: Recipe, path: Path) -> None:
-    """Raise ConfigError if a recipe names code that the user neither trusts nor has given."""
-    parts: tuple[Recipe | Row | Column, ...] = (recipe, *recipe.rows, *recipe.columns)
-    networks = [part.settings.get("network") for part in parts]
-    for kind, names in (("method", [row.method for row in recipe.rows]), ("network", networks)):
-        for name in names:
-            if isinstance(name, str):
-                require_trusted(kind, name, path)
+    if path.suffix != ".toml":
+        if name not in recipe_names():
+            raise unknown_name("recipe", name, recipe_names(), " (or a file ending in .toml)")
+        return parse_recipe(name, (RECIPES / f"{name}.toml").read_text(encoding="utf-8"), data)
+    if not path.is_file():
+        raise ConfigError(f"recipe {path}: there is no such file")
+    try:
+        recipe = parse_recipe(path.stem, path.read_text(encoding="utf-8"), data)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"recipe {path} cannot be read: {error}") from error
+    for row in recipe.rows:
+        require_trusted("method", row.method, path)
+    for settings in recipe.all_settings():
+        if isinstance(network := settings.get("network"), str):
+            require_trusted("network", network, path)
+    return recipe
 
 
 def parse_recipe(name: str, text: str, data: str | None = None) -> Recipe:
     """A recipe from its TOML text; `data` replaces its dataset."""
     try:
         values = tomllib.loads(text)
-        rows = tuple(_rows(values.pop("methods", []), values.pop("rows", {})))
-        columns = tuple(_columns(_replaced(values.pop("datasets", {}), data)))
-        _expect(bool(rows), "it has no methods and no [rows]")
-        _expect(bool(columns), "it has no [datasets]")
-        _expect(isinstance(values.get("title"), str) and values["title"] != "", "title must be a text")
-        _expect(type(values.get("folds", 1)) is int and values.get("folds", 1) > 0, "folds must be a number above 0")
-        _expect(values.get("scale", "paper") in SCALES, f"scale must be one of {', '.join(SCALES)}")
-        _expect(values.get("measure", "") in ("", "epoch", "batch"), "measure must be epoch or batch")
-        _expect(isinstance(values.get("settings", {}), dict), "settings must be a table")
-        paper = _figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
-        return Recipe(name=name, rows=rows, columns=columns, paper=paper, **values)
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-    ) as error:  # ValueError: not TOML, or a huge number
+        rows = [Row(method, method) for method in check_value("methods", values.pop("methods", []), list[str])]
+        for title, settings in _tables("rows", values.pop("rows", {})):
+            method = check_value(f"method of row '{title}'", settings.pop("method", None), str)
+            rows.append(Row(title, method, settings))
+        datasets = _tables("datasets", values.pop("datasets", {}))
+        if data is not None and len(datasets) != 1:
+            raise BadFileError(f"{setting('data')} needs a recipe with one dataset")
+        columns = []
+        for dataset, settings in datasets:
+            numbers = check_value(f"labels of '{dataset}'", settings.pop("labels", [None]), list[Count | None])
+            if not numbers:
+                raise BadFileError(f"labels of '{dataset}' must be a list of numbers above 0")
+            columns += [Column(data or dataset, labels, settings) for labels in numbers]
+        _check(values, rows, columns)
+        paper = _papers_figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
+        return Recipe(name=name, rows=tuple(rows), columns=tuple(columns), paper=paper, **values)
+    except (ValueError, TypeError, RecursionError) as error:  # ValueError: not TOML, or a huge number
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
 
 
-def _expect(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise TypeError(otherwise)
+def _tables(name: str, value: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The tables in a table, by their titles."""
+    tables: dict[str, Any] = check_value(name, value, dict)
+    return [(title, check_value(f"{name}.{title}", table, dict)) for title, table in tables.items()]
 
 
-def _rows(methods: Any, rows: Any) -> Iterator[Row]:
-    _expect(isinstance(methods, list), "methods must be a list of names")
-    for method in methods:
-        _expect(isinstance(method, str), "methods must be a list of names")
-        yield Row(method, method)
-    _expect(isinstance(rows, dict), "rows must be tables")
-    for name, settings in rows.items():
-        _expect(isinstance(settings, dict) and isinstance(settings.get("method"), str), f"row '{name}' has no method")
-        yield Row(name, settings.pop("method"), settings)
+def _check(values: Mapping[str, Any], rows: list[Row], columns: list[Column]) -> None:
+    """Raise BadFileError for the values of a recipe that are neither rows nor columns."""
+    if not (rows and columns and check_value("title", values.get("title"), str)):
+        raise BadFileError("it needs a title, methods or [rows], and [datasets]")
+    check_value("folds", values.get("folds", 1), Count)
+    check_value("settings", values.get("settings", {}), dict)
+    if values.get("scale", "paper") not in SCALES:
+        raise BadFileError(f"scale must be one of {', '.join(SCALES)}")
+    if values.get("measure", "") not in ("", "epoch", "batch"):
+        raise BadFileError("measure must be epoch or batch")
 
 
-def _replaced(datasets: Any, data: str | None) -> Any:
-    """The tables of the datasets, with another name if there is only one."""
-    if data is None:
-        return datasets
-    _expect(isinstance(datasets, dict) and len(datasets) == 1, f"{setting('data')} needs a recipe with one dataset")
-    return {data: next(iter(datasets.values()))}
-
-
-def _columns(datasets: Any) -> Iterator[Column]:
-    _expect(isinstance(datasets, dict), "datasets must be tables")
-    for dataset, settings in datasets.items():
-        _expect(isinstance(settings, dict), f"dataset '{dataset}' must be a table")
-        numbers = settings.pop("labels", [None])
-        good = isinstance(numbers, list) and all(n is None or (type(n) is int and n > 0) for n in numbers)
-        _expect(good and bool(numbers), f"labels of '{dataset}' must be a list of numbers above 0")
-        for labels in numbers:
-            yield Column(dataset, labels, settings)
-
-
-def _figures(paper: Any, columns: int, *, costs: bool) -> dict[str, Figures]:
-    _expect(isinstance(paper, dict), "paper must be a table")
-    tables = paper if costs else {ERRORS: paper}
-    for quantity, table in tables.items():
-        allowed = (SECONDS, MEMORY) if costs else (ERRORS,)
-        _expect(quantity in allowed and isinstance(table, dict), f"paper.{quantity} must be one of the quantities")
-        for name, figures in table.items():
-            good = isinstance(figures, list) and all(isinstance(figure, str) for figure in figures)
-            _expect(good and len(figures) == columns, f"paper: '{name}' must have {columns} figures, one per column")
-    return {quantity: {name: tuple(row) for name, row in table.items()} for quantity, table in tables.items()}
+def _papers_figures(paper: Any, columns: int, *, costs: bool) -> dict[str, Figures]:
+    tables = _tables("paper", paper) if costs else [(ERRORS, check_value("paper", paper, dict))]
+    found: dict[str, Figures] = {}
+    for quantity, table in tables:
+        if quantity not in ((SECONDS, MEMORY) if costs else (ERRORS,)):
+            raise BadFileError(f"paper.{quantity} must be one of the quantities {SECONDS} and {MEMORY}")
+        found[quantity] = {name: tuple(check_value(f"paper: '{name}'", row, list[str])) for name, row in table.items()}
+        for name, figures in found[quantity].items():
+            if len(figures) != columns:
+                raise BadFileError(f"paper: '{name}' must have {columns} figures, one per column")
+    return found

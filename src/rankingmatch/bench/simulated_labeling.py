@@ -1,64 +1,83 @@
-"""Simulated labeling: the truth answers instead of a person."""
+"""Simulated labeling of a dataset or folder whose labels are known: the truth answers instead of a person."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from rankingmatch.bench.results import read_measurement
+from rankingmatch.bench.tables import Figure, Table, TableRow
+from rankingmatch.core.errors import DataError, RunError, first_line
 from rankingmatch.core.randomness import Purpose, numpy_generator
+from rankingmatch.core.untrusted import typed
+from rankingmatch.data import find_source
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import fit_smoothing
+from rankingmatch.labeling.features import SIDE, feature_function
 from rankingmatch.labeling.random_checks import CHECK_EVERY, draw_checks, error_interval
 from rankingmatch.labeling.selection import NOT_SELECTABLE, UNLABELED, next_images
 
-__all__ = ["ORDERS", "SIZES", "AuditLook", "Pool", "Simulation", "interval_counts", "make_pool", "simulate"]
-
-SIZES = (10, 20, 40, 80, 100, 200)  # labels for training
 ORDERS = ("ours", "random")
+SIZES = (10, 20, 40, 80, 100, 200)  # labels for training
 FIRST = 10  # labels before the first head
-AT_ONCE = 8  # pictures that a person is given
+AT_ONCE = 8  # images that a person is given
+SMALLEST = 64  # the side in pixels below which images are not photographs for the network
+BATCH = 64  # images whose features are computed at a time
 
 
 @dataclass(frozen=True)
 class Pool:
-    """A folder to be labeled, with the truth, and test pictures.
-
-    Attributes
-    ----------
-    title : str
-        The name in tables.
-    classes : int
-        The number of classes.
-    features, test_features : numpy.ndarray
-        Smoothed features of shapes (n, d) and (m, d).
-    truth, test_truth : numpy.ndarray
-        Classes of shapes (n,) and (m,).
-    """
+    """A folder to be labeled, with the truth, and test images."""
 
     title: str
     classes: int
-    features: np.ndarray
-    truth: np.ndarray
-    test_features: np.ndarray
-    test_truth: np.ndarray
+    features: np.ndarray  # (n, d), smoothed
+    truth: np.ndarray  # (n,)
+    test_features: np.ndarray  # (m, d), smoothed with the neighbors in the folder
+    test_truth: np.ndarray  # (m,)
+
+
+def known_pool(data: str, data_dir: Path | None = None) -> Pool:
+    """The training images of a dataset or folder that have labels, and its test images; DataError without them.
+
+    The features of photographs come from a pretrained network; those of small images are their pixels.
+    """
+    source = find_source(data)
+    small = source.side < SMALLEST or source.shape[2] != 3
+    dataset = source.load(data_dir, None if small else SIDE, crop=not small)
+    if dataset.test is None:
+        raise DataError(f"{source.title} has no test images to measure the error with; use another folder or dataset")
+    train = dataset.train.take(np.flatnonzero(dataset.train.labels >= 0))
+    features, test_features = (
+        images.reshape(len(images), -1).astype(np.float32) if small else _network_features(images)
+        for images in (train.images, dataset.test.images)
+    )
+    return make_pool(source.title, len(dataset.classes), features, train.labels, test_features, dataset.test.labels)
+
+
+def _network_features(images: np.ndarray) -> np.ndarray:
+    """(n, h, w, 3) uint8 → (n, 1280)."""
+    compute = feature_function()
+    return np.concatenate([compute(images[start : start + BATCH]) for start in range(0, len(images), BATCH)])
+
+
+def make_pool(
+    title: str, classes: int, features: np.ndarray, truth: np.ndarray, test_features: np.ndarray, test_truth: np.ndarray
+) -> Pool:
+    """Smooth the features of a folder and of test images; only the folder's images are used as neighbors."""
+    smoothing = fit_smoothing(features, seed=0)
+    return Pool(title, classes, smoothing.apply(features), truth, smoothing.apply(test_features), test_truth)
 
 
 @dataclass(frozen=True)
-class AuditLook:
-    """What the audit shows at some time, and the truth.
+class Look:
+    """What the random checks show at some time, and the truth, in percent."""
 
-    Attributes
-    ----------
-    low, high : float
-        The interval of the error, in percent.
-    error : float
-        The error of the same head on the test pictures and all pictures that are reserved for the audit, in percent.
-    """
-
-    low: float
+    low: float  # the interval of the error
     high: float
-    error: float
+    error: float  # of the same head on the test images and all images that are reserved for random checks
 
     @property
     def contains_truth(self) -> bool:
@@ -68,57 +87,18 @@ class AuditLook:
 
 @dataclass(frozen=True)
 class Simulation:
-    """A simulated labeling of a pool.
+    """A simulated labeling of a pool."""
 
-    Attributes
-    ----------
-    order : str
-        "ours" or "random".
-    seed : int
-        Its seed.
-    sizes : tuple of int
-        Numbers of labels for training at which a head was evaluated.
-    errors : tuple of float
-        Test errors at these sizes, in percent.
-    looks : tuple of AuditLook
-        The audits at these sizes, with one audited picture for four labels.
-    """
-
-    order: str
+    order: str  # "ours" or "random"
     seed: int
-    sizes: tuple[int, ...]
-    errors: tuple[float, ...]
-    looks: tuple[AuditLook, ...]
+    sizes: tuple[int, ...]  # numbers of labels for training at which a head was evaluated
+    errors: tuple[float, ...]  # on test images at these sizes, in percent
+    looks: tuple[Look, ...]  # at these sizes, with one random check for four labels
 
     @property
-    def best_look(self) -> AuditLook:
+    def best_look(self) -> Look:
         """The look with the lowest upper limit: where a person stops who waits for a good result."""
         return min(self.looks, key=lambda look: look.high)
-
-
-def make_pool(
-    title: str, classes: int, features: np.ndarray, truth: np.ndarray, test_features: np.ndarray, test_truth: np.ndarray
-) -> Pool:
-    """Smooth the features of a folder and of test pictures; only the folder's pictures are used as neighbors.
-
-    Parameters
-    ----------
-    title : str
-        The name in tables.
-    classes : int
-        The number of classes.
-    features, test_features : numpy.ndarray
-        Features of shapes (n, d) and (m, d).
-    truth, test_truth : numpy.ndarray
-        Classes of shapes (n,) and (m,).
-
-    Returns
-    -------
-    Pool
-        The folder, ready to be labeled.
-    """
-    smoothing = fit_smoothing(features, seed=0)
-    return Pool(title, classes, smoothing.apply(features), truth, smoothing.apply(test_features), test_truth)
 
 
 def simulate(
@@ -126,63 +106,42 @@ def simulate(
 ) -> Simulation:
     """Label a pool in an order, and evaluate a head at some numbers of labels.
 
-    Parameters
-    ----------
-    pool : Pool
-        What is labeled.
-    order : str
-        "ours" or "random".
-    seed : int
-        The seed of the order and of the audit.
-    sizes : sequence of int
-        Ascending numbers of labels, by default `SIZES`; those that the pool does not have without the audit are left
-        out.
-    method : str
-        What trains the heads, as in `fit_head`.
-
-    Returns
-    -------
-    Simulation
-        Errors and audits.
+    `sizes` are ascending, by default `SIZES`; those that the pool does not have without the random checks are left
+    out. `method` trains the heads.
     """
-    audit = draw_checks(len(pool.truth), seed)
-    sizes = tuple(size for size in sizes or SIZES if size <= len(pool.truth) - len(audit))
-    chosen = _ours(pool, audit, sizes[-1], seed, method) if order == "ours" else _random(pool, audit, sizes[-1], seed)
+    reserved = draw_checks(len(pool.truth), seed)
+    sizes = tuple(size for size in sizes or SIZES if size <= len(pool.truth) - len(reserved))
+    choose = _ours if order == "ours" else _random
+    chosen = choose(pool, reserved, sizes[-1], seed, method)
     errors, looks = [], []
     for size in sizes:
         labels = np.full(len(pool.truth), UNLABELED)
-        labels[audit] = NOT_SELECTABLE
+        labels[reserved] = NOT_SELECTABLE
         labels[chosen[:size]] = pool.truth[chosen[:size]]
         head = fit_head(pool.features, labels, pool.classes, seed, method)
         test_wrong = head.probabilities(pool.test_features).argmax(1) != pool.test_truth
         errors.append(100 * float(test_wrong.mean()))
-        reserved_wrong = head.probabilities(pool.features[audit]).argmax(1) != pool.truth[audit]
-        looks.append(_look(reserved_wrong, test_wrong, size // (CHECK_EVERY - 1)))
+        reserved_wrong = head.probabilities(pool.features[reserved]).argmax(1) != pool.truth[reserved]
+        checked = reserved_wrong[: size // (CHECK_EVERY - 1)]
+        error = 100 * float(np.concatenate([reserved_wrong, test_wrong]).mean())
+        looks.append(Look(*error_interval(int(checked.sum()), len(checked)), error))
     return Simulation(order, seed, sizes, tuple(errors), tuple(looks))
 
 
-def _look(reserved_wrong: np.ndarray, test_wrong: np.ndarray, audited: int) -> AuditLook:
-    """The audit of the first reserved pictures, and the error on all that the order could not choose."""
-    wrong = reserved_wrong[:audited]
-    error = 100 * float(np.concatenate([reserved_wrong, test_wrong]).mean())
-    return AuditLook(*error_interval(int(wrong.sum()), len(wrong)), error)
-
-
-def _random(pool: Pool, audit: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Pictures in random order, without those of the audit."""
-    others = np.setdiff1d(np.arange(len(pool.truth)), audit)
+def _random(pool: Pool, reserved: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
+    """Images in random order, without the random checks."""
+    others = np.setdiff1d(np.arange(len(pool.truth)), reserved)
     return numpy_generator(seed, Purpose.SELECTION).permutation(others)[:count]
 
 
-def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
-    """Pictures in the order of `next_images`, with a new head after each few labels."""
+def _ours(pool: Pool, reserved: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
+    """Images in the order of `next_images`, with a new head after each few labels."""
     labels = np.full(len(pool.truth), UNLABELED)
-    labels[audit] = NOT_SELECTABLE
+    labels[reserved] = NOT_SELECTABLE
     chosen: list[int] = []
     while len(chosen) < count:
-        two_classes = len(np.unique(pool.truth[chosen])) > 1 and len(chosen) >= FIRST
         probabilities = None
-        if two_classes:
+        if len(chosen) >= FIRST and len(np.unique(pool.truth[chosen])) > 1:
             probabilities = fit_head(pool.features, labels, pool.classes, seed, method).probabilities(pool.features)
         wanted = min(AT_ONCE if len(chosen) >= FIRST else FIRST, count - len(chosen))
         numbers = [number for number, _ in next_images(pool.features, labels, probabilities, wanted, seed)]
@@ -191,18 +150,33 @@ def _ours(pool: Pool, audit: np.ndarray, count: int, seed: int, method: str) -> 
     return np.array(chosen)
 
 
-def interval_counts(simulations: Sequence[Simulation]) -> list[int]:
-    """Count, for each number of labels, the simulations whose audit interval contains the true error.
+def read_labelings(path: Path) -> dict[tuple[int, str], Simulation]:
+    """The labelings that a file keeps, by seed and order."""
+    names = Simulation.__dataclass_fields__
+    try:
+        rows = [{name: row[name] for name in names} for row in read_measurement(path).rows]
+        return {(one.seed, one.order): one for one in (typed(Simulation, row) for row in rows)}
+    except (ValueError, KeyError) as error:
+        raise RunError(f"{path} cannot be read: {first_line(error)}; restore it, or delete it") from error
 
-    Parameters
-    ----------
-    simulations : sequence of Simulation
-        Simulations with the same sizes.
 
-    Returns
-    -------
-    list of int
-        A count for each size.
+def error_table(title: str, simulations: Sequence[Simulation]) -> Table:
+    """Test errors: a row for each order, a column for each number of labels."""
+    sizes, rows = simulations[0].sizes, []
+    for order in dict.fromkeys(one.order for one in simulations):
+        errors = zip(*(one.errors for one in simulations if one.order == order), strict=True)
+        rows.append(TableRow(order, tuple(map(Figure, errors)), ("",) * len(sizes)))
+    return Table(title, "test error %", tuple(f"{size} labels" for size in sizes), tuple(rows))
+
+
+def interval_counts(simulations: Sequence[Simulation]) -> dict[str, int]:
+    """In how many simulations the interval contains the true error: at each number of labels, and where it looks best.
+
+    All have the same sizes.
     """
     columns = zip(*(one.looks for one in simulations), strict=True)
-    return [sum(look.contains_truth for look in looks) for looks in columns]
+    counts = {
+        f"{size} labels": sum(look.contains_truth for look in looks)
+        for size, looks in zip(simulations[0].sizes, columns, strict=True)
+    }
+    return {**counts, "where the interval looks best": sum(one.best_look.contains_truth for one in simulations)}

@@ -72,8 +72,10 @@ def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> N
     another one. `rankingmatch bench labeling` simulates labeling and has its own options.
     """
     from rankingmatch.bench import BenchOptions, OutputFiles, run_recipes
+    from rankingmatch.bench.recipe import SCALES
 
-    _check_scale(options["scale"])
+    if options["scale"] is not None and options["scale"] not in SCALES:
+        raise unknown_name("scale", options["scale"], SCALES)
     settings = {name: options.pop(name) for name in ("data_dir", "device")}
     settings = {name: value for name, value in settings.items() if value is not None}
     settings |= dict(_setting(text) for text in given)
@@ -82,13 +84,6 @@ def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> N
     resources = _resources(options["jobs"], **cluster)
     command = shlex.join(["rankingmatch", *sys.argv[1:]])
     run_recipes(recipes, BenchOptions(settings=settings, resources=resources, **options), files, command)
-
-
-def _check_scale(scale: str | None) -> None:
-    from rankingmatch.bench.scale import SCALES
-
-    if scale is not None and scale not in SCALES:
-        raise unknown_name("scale", scale, SCALES)
 
 
 def _resources(jobs: int, on: str, ray_address: str | None, **per_run: float | None) -> "Resources | None":

@@ -5,7 +5,7 @@ import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +15,6 @@ from rankingmatch.heads.names import DEFAULT_METHOD, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.bench.simulated_labeling import Pool, Simulation
-    from rankingmatch.bench.tables import Table
 
 
 @click.command()
@@ -44,45 +43,48 @@ def bench_labeling(
 ) -> None:
     """Simulate the labeling of DATA, and print the test error for several numbers of labels.
 
-    DATA are folders or datasets with labels and test images; by default, the digits. Pictures are labeled in the order
-    of `rankingmatch label` and in random order; the head on top of the frozen network is the same. The audit is
-    simulated, too: how often does its interval contain the true error?
+    DATA are folders or datasets with labels and test images; by default, the digits. Images are labeled in the order
+    of `rankingmatch label` and in random order; the head on top of the frozen network is the same. The random checks
+    are simulated, too: how often does their interval contain the true error?
     """
-    from rankingmatch.bench.known_data import known_pool
-    from rankingmatch.bench.measurement import require_directory
-    from rankingmatch.bench.tables import csv_rows
+    from rankingmatch.bench.simulated_labeling import error_table, interval_counts, known_pool
+    from rankingmatch.bench.tables import csv_rows, print_table
     from rankingmatch.core.atomic import write_output
     from rankingmatch.core.names import to_utf8
+    from rankingmatch.core.terminal import plain_console
 
     require_head_method(method)
     if keep is not None:
-        require_directory(keep)
+        keep.mkdir(parents=True, exist_ok=True)
     tables = []
     for name in data or ("digits",):
         pool = known_pool(name, data_dir)
-        path = None if keep is None else keep / _file_name(name, method)
-        simulations = _simulations(pool, seeds, method, path, quiet)
-        tables.append(_table(pool.title, simulations))
+        named = name if method == DEFAULT_METHOD else f"{name}-{method}"
+        file = f"labeling-{re.sub(r'[^-.+0-9A-Za-z_]+', '_', named)}.json"
+        simulations = _simulations(pool, seeds, method, None if keep is None else keep / file, quiet)
+        tables.append(error_table(pool.title, simulations))
         if as_json:
             _print_json(pool.title, simulations)
-        else:
-            _print(tables[-1], simulations)
+            continue
+        print_table(tables[-1], plain_console(wide=True))
+        ours = [one for one in simulations if one.order == "ours"]
+        for when, count in interval_counts(ours).items():
+            click.echo(
+                f"random checks, {when}: the interval contains the true error in {count} of {len(ours)} labelings"
+            )
     if csv is not None:
         write_output(csv, to_utf8(csv_rows(tables)))
 
 
-def _file_name(data: str, method: str) -> str:
-    """Where the labelings of a dataset or folder are kept; the default method is not named."""
-    named = data if method == DEFAULT_METHOD else f"{data}-{method}"
-    return f"labeling-{re.sub(r'[^-.+0-9A-Za-z_]+', '_', named)}.json"
-
-
 def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet: bool) -> list["Simulation"]:
-    """The labelings of a pool, both orders of each seed; those in a file are not simulated again."""
-    from rankingmatch.bench.measurement import command_line, keep_rows
-    from rankingmatch.bench.simulated_labeling import ORDERS, simulate
+    """The labelings of a pool, both orders of each seed; those that this very code has kept are not simulated again."""
+    from rankingmatch.bench.results import command_line, keep_rows, read_measurement
+    from rankingmatch.bench.simulated_labeling import ORDERS, read_labelings, simulate
+    from rankingmatch.core.versions import source_commit
 
-    found = {} if path is None else _kept(path)
+    found, commit = {}, source_commit()
+    if path is not None and path.exists() and commit[-1:] not in ("", "+") and read_measurement(path).commit == commit:
+        found = read_labelings(path)
     wanted = [(seed, order) for seed in range(seeds) for order in ORDERS]
     for seed, order in (one for one in wanted if one not in found):
         if not quiet:
@@ -94,64 +96,8 @@ def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet
     return [found[one] for one in wanted]
 
 
-def _kept(path: Path) -> dict[tuple[int, str], "Simulation"]:
-    """The labelings in a file, if it exists and was written by this very code."""
-    from rankingmatch.bench.measurement import read_measurement
-    from rankingmatch.core.versions import source_commit
-
-    commit = source_commit()
-    known = path.exists() and commit and not commit.endswith("+") and read_measurement(path).commit == commit
-    return read_labelings(path) if known else {}
-
-
-def read_labelings(path: Path) -> dict[tuple[int, str], "Simulation"]:
-    """The labelings in a file, by seed and order."""
-    from rankingmatch.bench.measurement import read_measurement
-    from rankingmatch.core.errors import RunError, first_line
-
-    try:
-        return {(one.seed, one.order): one for one in map(_simulation, read_measurement(path).rows)}
-    except (ValueError, KeyError) as error:
-        raise RunError(f"{path} cannot be read: {first_line(error)}; restore it, or delete it") from error
-
-
-def _simulation(row: dict[str, Any]) -> "Simulation":
-    from rankingmatch.bench.simulated_labeling import AuditLook, Simulation
-    from rankingmatch.core.untrusted import check_value, typed
-
-    hints = {"order": str, "seed": int, "sizes": tuple[int, ...], "errors": tuple[float, ...]}
-    values = {name: check_value(name, row[name], hint) for name, hint in hints.items()}
-    looks = check_value("looks", row["looks"], list[dict[str, Any]])
-    return Simulation(**values, looks=tuple(typed(AuditLook, look) for look in looks))
-
-
-def _table(title: str, simulations: list["Simulation"]) -> "Table":
-    """Test errors: a row for each order, a column for each number of labels."""
-    from rankingmatch.bench.tables import Figure, Table, TableRow
-
-    sizes, orders = simulations[0].sizes, dict.fromkeys(one.order for one in simulations)
-    rows = []
-    for order in orders:
-        errors = zip(*(one.errors for one in simulations if one.order == order), strict=True)
-        rows.append(TableRow(order, tuple(map(Figure, errors)), ("",) * len(sizes)))
-    return Table(title, "test error %", tuple(f"{size} labels" for size in sizes), tuple(rows))
-
-
-def _print(table: "Table", simulations: list["Simulation"]) -> None:
-    from rankingmatch.bench.simulated_labeling import interval_counts
-    from rankingmatch.bench.tables import print_table
-    from rankingmatch.core.terminal import plain_console
-
-    print_table(table, plain_console(wide=True))
-    ours = [one for one in simulations if one.order == "ours"]
-    counts = {f"at {size} labels": count for size, count in zip(ours[0].sizes, interval_counts(ours), strict=True)}
-    counts["where it looks best"] = sum(one.best_look.contains_truth for one in ours)
-    for when, count in counts.items():
-        click.echo(f"audit {when}: the interval contains the true error in {count} of {len(ours)} labelings")
-
-
 def _print_json(title: str, simulations: list["Simulation"]) -> None:
     for one in simulations:
-        looks = [{"low": look.low, "high": look.high, "error": look.error} for look in one.looks]
         values = {"data": title, "order": one.order, "seed": one.seed}
+        looks = [asdict(look) for look in one.looks]
         click.echo(json.dumps({**values, "labels": one.sizes, "test_error": one.errors, "audit": looks}))

@@ -171,6 +171,8 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
     if kind in (Union, UnionType):
         (plain,) = (part for part in inner if part is not NoneType)
         return None if value is None else check_value(name, value, plain)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return typed(kind, check_value(name, value, dict))
     good, expected = PLAIN[list if kind is tuple else kind]
     if not good(value):
         raise BadFileError(f"{name} is {value!r:.50}; it must be {expected}")

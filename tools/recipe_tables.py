@@ -11,7 +11,7 @@ import numpy as np
 from rankingmatch.bench.recipe import ERRORS, SCALES, Column, Recipe, cells, read_recipe
 from rankingmatch.bench.results import Outcome, details, kept_outcome
 from rankingmatch.bench.tables import markdown
-from rankingmatch.report.intervals import mean_and_interval
+from rankingmatch.report.run_data import mean_and_interval
 from rankingmatch.runs.config import Plan
 
 RESULTS = Path(__file__).parents[1] / "docs/results"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from rankingmatch.core.metrics import Errors
-from rankingmatch.report import Predictions, RunData, Status
+from rankingmatch.report import Predictions, ReportInput, RunData, Status
 
 HTML_NAME = "<img src=x onerror=alert(1)>"
 
@@ -79,6 +79,11 @@ def make_run(classes: int = 3, **changed: Any) -> RunData:
         seconds=10.0,
     )
     return replace(run, **changed)
+
+
+def report_input(points: int | None = None, **changed: Any) -> ReportInput:
+    """The input of a section: one run, whose predictions are shown."""
+    return ReportInput([make_run(**changed)], [0], {}, points)
 
 
 def without_truth(predictions: Predictions) -> Predictions:

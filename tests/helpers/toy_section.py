@@ -11,7 +11,7 @@ import rankingmatch
 TOY_PYTHON = """
 from typing import TypedDict
 
-from rankingmatch.report.section import ReportInput, Section
+from rankingmatch.report.sections import ReportInput, Section
 
 
 class ToyData(TypedDict):

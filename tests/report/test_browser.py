@@ -18,7 +18,7 @@ from synthetic_runs import HTML_NAME, make_history, make_predictions, make_run, 
 from toy_section import page_with_toy_section
 
 from rankingmatch.report import Status, page_content, render_page
-from rankingmatch.report.sections import embedding, load_sections
+from rankingmatch.report.sections import load_sections
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -65,6 +65,23 @@ class Browser:
     def emulate(self, command: str, **values: Any) -> None:
         self.driver.execute_cdp_cmd(f"Emulation.{command}", values)
 
+    def show_everything(self) -> None:
+        """Show every section, without an error."""
+        for section in SECTIONS:
+            self.show(section)
+            assert self.all(f"#{section} .plot svg, #{section} .note, #{section} .card")
+        assert self.errors() == []
+
+    def downloaded(self) -> list[str]:
+        """The lines of the table of pseudo-labels, which it downloads."""
+        file, deadline = self.downloads / "pseudo-labels.csv", time.monotonic() + 10
+        file.unlink(missing_ok=True)
+        Select(self.all("#filters select")[1]).select_by_visible_text("all")
+        self.driver.find_element(By.ID, "csv").click()
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return file.read_text().splitlines()
+
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
@@ -75,9 +92,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def write_page(directory: Path, *runs: Any) -> Path:
     page = directory / "report.html"
-    with pytest.MonkeyPatch.context() as patch:  # t-SNE is slow, and has tests of its own
-        patch.setattr(embedding, "embed", lambda vectors: vectors[:, :2])
-        page.write_text(render_page(page_content(list(runs))))
+    page.write_text(render_page(page_content(list(runs))))
     return page
 
 
@@ -88,6 +103,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_section_opens_without_network_and_without_errors(browser: Browser, page: Path) -> None:
     browser.open(page)
+    for words in ("Test error", "95% CI", "rankingmatch train made --labels 12"):
+        assert words in browser.text("#overview")
     for section in SECTIONS:
         browser.show(section)
         assert [one.get_attribute("id") for one in browser.all("main > section") if one.is_displayed()] == [section]
@@ -100,29 +117,19 @@ def test_every_section_opens_without_network_and_without_errors(browser: Browser
     assert not any("server" in str(one.get_attribute("data-title")).lower() for one in browser.all(".modebar-btn"))
 
 
-def test_the_headline_has_error_and_interval(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    assert "Test error" in browser.text("#overview .cards")
-    assert "95% CI" in browser.text("#overview .cards")
-    assert "rankingmatch train made --labels 12" in browser.text("#overview code")
-
-
 def test_a_class_name_that_is_html_stays_text(browser: Browser, page: Path) -> None:
     browser.open(page)
-    for section in SECTIONS:
-        browser.show(section)
+    browser.show_everything()
     assert browser.all("img[src='x']") == []
     browser.show("classes")
     assert HTML_NAME in browser.text("#classes tbody")
-    drawn = browser.driver.execute_script(
-        "return [...document.querySelectorAll('#classes svg text')].map((one) => one.textContent)"
-    )
-    assert HTML_NAME in drawn
-    assert browser.errors() == []
+    script = "return [...document.querySelectorAll('#classes svg text')].map((one) => one.textContent)"
+    assert HTML_NAME in browser.driver.execute_script(script)
 
 
 def test_pointing_at_a_dot_shows_its_image(browser: Browser, page: Path) -> None:
     browser.open(page, "embedding")
+    assert "Logits: error " in browser.text("#embedding")
     card = browser.driver.find_element(By.ID, "hover")
     assert not card.is_displayed()
     (dot, *_) = browser.all("#embedding .scatterlayer .point")
@@ -162,16 +169,14 @@ def test_filters_filter(browser: Browser, page: Path) -> None:
     assert browser.text("#matches").startswith(f"{((predicted == 1) | (truth == 1)).sum()} images match")
 
 
-def test_the_filtered_rows_can_be_downloaded(browser: Browser, page: Path) -> None:
+def test_the_filtered_rows_can_be_downloaded_and_names_like_formulas_are_texts(
+    browser: Browser, page: Path, tmp_path: Path
+) -> None:
     browser.open(page, "pseudo_labels")
-    Select(browser.all("#filters select")[1]).select_by_visible_text("all")
-    browser.driver.find_element(By.ID, "csv").click()
-    file, deadline = browser.downloads / "pseudo-labels.csv", time.monotonic() + 10
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    lines = file.read_text().splitlines()
-    assert lines[0] == "row,pseudo_label,confidence,truth"
-    assert len(lines) == 151
+    lines = browser.downloaded()
+    assert (lines[0], len(lines)) == ("row,pseudo_label,confidence,truth", 151)
+    browser.open(write_page(tmp_path, replace(make_run(), classes=("=1+1", "-1", "@x"))), "pseudo_labels")
+    assert {line.split(",")[1] for line in browser.downloaded()[1:]} == {"'=1+1", "-1", "'@x"}
 
 
 def test_a_click_on_a_column_heading_sorts(browser: Browser, page: Path) -> None:
@@ -217,8 +222,7 @@ def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
     assert "Differences over folds" in browser.text("#overview")
     browser.show("embedding")
     assert len(browser.all("#embedding .plot")) == 2  # the first fold of each method
-    for section in SECTIONS:
-        browser.show(section)
+    browser.show_everything()
     browser.show("classes")
     Select(browser.all("#classes select")[0]).select_by_visible_text("rankingmatch-bm, seed 0")
     assert browser.errors() == []
@@ -238,24 +242,6 @@ def test_runs_without_test_images_are_compared_by_validation_errors(browser: Bro
     assert browser.errors() == []
 
 
-def test_a_map_has_the_error_in_its_title(browser: Browser, page: Path) -> None:
-    browser.open(page, "embedding")
-    assert "Logits: error " in browser.text("#embedding")
-
-
-def test_names_like_formulas_are_texts_in_the_download(browser: Browser, tmp_path: Path) -> None:
-    run = make_run()
-    browser.open(write_page(tmp_path, replace(run, classes=("=1+1", "-1", "@x"))), "pseudo_labels")
-    Select(browser.all("#filters select")[1]).select_by_visible_text("all")
-    for file in browser.downloads.glob("pseudo-labels*"):
-        file.unlink()
-    browser.driver.find_element(By.ID, "csv").click()
-    file, deadline = browser.downloads / "pseudo-labels.csv", time.monotonic() + 10
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert {line.split(",")[1] for line in file.read_text().splitlines()[1:]} == {"'=1+1", "-1", "'@x"}
-
-
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -273,16 +259,11 @@ def test_names_like_formulas_are_texts_in_the_download(browser: Browser, tmp_pat
 def test_every_kind_of_run_has_a_page(browser: Browser, tmp_path: Path, case: dict[str, Any], words: str) -> None:
     browser.open(write_page(tmp_path, make_run(**case)))
     assert words in browser.text("#overview")
-    for section in SECTIONS:
-        browser.show(section)
-        assert browser.all(f"#{section} .plot svg, #{section} .note, #{section} .card")
-    assert browser.errors() == []
+    browser.show_everything()
 
 
 def test_a_new_section_is_drawn(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_with_toy_section(tmp_path), "toy")
     assert [tab.text for tab in browser.all("nav button")][1:4] == ["Training", "Toy section", "Classes"]
     assert browser.text("#toy") == "Runs: first run"
-    for section in SECTIONS:
-        browser.show(section)
-    assert browser.errors() == []
+    browser.show_everything()

@@ -1,7 +1,7 @@
 """The page's plots as files for a paper, drawn with matplotlib from the same numbers."""
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,128 +9,78 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankingmatch.core.errors import ConfigError, setting
-from rankingmatch.report.comparison import FoldDifference
-from rankingmatch.report.curves import PanelData
-from rankingmatch.report.page import PageContent
-from rankingmatch.report.sections.pairs import PairsOfRun
-from rankingmatch.report.thumbnails import SpriteData, thumbnails_of
+from rankingmatch.report import PageContent
+from rankingmatch.report.sections import thumbnails_of
+from rankingmatch.report.sections.overview import FoldDifference
+from rankingmatch.report.sections.training import PanelData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["draw_figures", "require_plotting"]
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
 PAIRS_IN_A_ROW = 4
 NAMED_CLASSES = 20  # with more classes their names are left out
 
+Run = Mapping[str, Any]  # what a section shows of it
+
 
 def require_plotting() -> None:
-    """Check that matplotlib is installed.
-
-    Raises
-    ------
-    ConfigError
-        If it is not; the message says how to install it.
-    """
+    """`ConfigError` if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ConfigError(f"{setting('figures')} needs matplotlib: pip install 'rankingmatch[figures]'")
 
 
 def draw_figures(content: PageContent, directory: Path) -> list[Path]:
-    """Write every plot of a page as PNG and SVG.
-
-    Parameters
-    ----------
-    content : PageContent
-        From `rankingmatch.report.page_content`.
-    directory : Path
-        An existing directory.
-
-    Returns
-    -------
-    list of Path
-        The files.
-    """
-    sections = content["sections"]
-    figures = _Figures(content, directory)
-    for panel in sections["training"]["panels"]:
-        figures.draw(panel["key"], partial(_panel, panel=panel))
-    figures.draw_runs("confusion", sections["classes"]["runs"], _confusion, side=4.2)
-    figures.draw_runs("calibration", sections["classes"]["runs"], _calibration)
-    for kind in ("logits", "representations"):
-        runs = [run for run in sections["embedding"]["runs"] if kind in run["points"]]
-        figures.draw_runs(f"map_{kind}", runs, partial(_embedding, kind=kind), side=4)
-    for kind in ("outputs", "representations"):
-        figures.draw_runs(f"similarity_{kind}", sections["pairs"]["runs"], partial(_similarity, kind=kind))
-    for run in sections["pairs"]["runs"]:
-        figures.draw_pairs(run, content["sprites"][run["sprite"]])
-    differences = sections["overview"]["fold_differences"]
-    if differences:
-        figures.draw("differences", partial(_differences, rows=differences))
-    return figures.files
-
-
-class _Figures:
-    """Writes figures into a directory and remembers the files."""
-
-    def __init__(self, content: PageContent, directory: Path) -> None:
-        self.runs = content["runs"]
-        self.directory = directory
-        self.files: list[Path] = []
-
-    def draw(self, name: str, *fill: "Callable[[Axes], None]", side: float = 3.0) -> None:
-        """Write a figure with one plot for each function."""
-        from matplotlib.figure import Figure
-
-        figure: Figure = Figure(figsize=((side + 1) * len(fill), side), layout="constrained")
-        for axes, fill_axes in zip(figure.subplots(1, len(fill), squeeze=False)[0], fill, strict=True):
-            fill_axes(axes)
-        self._save(figure, name)
-
-    def draw_runs(
-        self,
-        name: str,
-        shown: Sequence[Mapping[str, Any]],
-        fill: "Callable[[Axes, Mapping[str, Any], list[str]], None]",
-        side: float = 3.0,
-    ) -> None:
-        """Write a figure with one plot for each run of a section, titled if there are several."""
-
-        def fill_run(axes: "Axes", run: Mapping[str, Any]) -> None:
-            header = self.runs[run["run"]]
-            fill(axes, run, [escape(name) for name in header["classes"]])
-            if len(shown) > 1:
-                title = axes.get_title()
-                axes.set_title(escape(header["name"]) + (f"\n{title}" if title else ""), fontsize=9)
-
-        if shown:
-            self.draw(name, *(partial(fill_run, run=run) for run in shown), side=side)
-
-    def draw_pairs(self, run: PairsOfRun, sprite: SpriteData | None) -> None:
-        """Write the pairs of each class, as in the paper's Figure 4; of several runs, a figure for each."""
-        from matplotlib.figure import Figure
-
-        if not run["examples"] or sprite is None:
-            return
-        header, images, count = self.runs[run["run"]], thumbnails_of(sprite), len(run["examples"])
-        figure = Figure(figsize=(2.6 * PAIRS_IN_A_ROW, 1.9 * -(-count // PAIRS_IN_A_ROW)), layout="constrained")
-        grid = figure.subplots(-(-count // PAIRS_IN_A_ROW), 2 * PAIRS_IN_A_ROW, squeeze=False).reshape(-1, 2)
-        for axes in grid.flat:
-            axes.axis("off")
-        for (left, right), pair in zip(grid, run["examples"], strict=False):
-            for axes, index in zip((left, right), pair["thumbnails"], strict=True):
-                axes.imshow(images[index].squeeze(), cmap="gray", vmin=0, vmax=255)
-            left.set_title(escape(header["classes"][pair["label"]]), fontsize=8, loc="left")
-            right.set_title(f"{pair['outputs']:.2f}, {pair['representations']:.2f}", fontsize=8)
-        figure.suptitle("Cosine similarity of outputs, and of representations", fontsize=9)
-        number = "" if len(self.runs) == 1 else f"_{run['run']}"
-        self._save(figure, f"pairs{number}")
-
-    def _save(self, figure: Any, name: str) -> None:
+    """Write every plot of a page as PNG and SVG into an existing directory; returns the files."""
+    files = []
+    for name, figure in _figures(content):
         for suffix in FORMATS:
-            self.files.append(self.directory / f"{name}.{suffix}")
-            figure.savefig(self.files[-1], dpi=150)
+            files.append(directory / f"{name}.{suffix}")
+            figure.savefig(files[-1], dpi=150)
+    return files
+
+
+def _figures(content: PageContent) -> "Iterator[tuple[str, Figure]]":
+    """Names and figures; where a section shows several runs, one plot for each."""
+    sections, headers = content["sections"], content["runs"]
+    for panel in sections["training"]["panels"]:
+        yield panel["key"], _figure([partial(_panel, panel=panel)])
+    classes, embedding, pairs = (sections[key]["runs"] for key in ("classes", "embedding", "pairs"))
+    represented = [run for run in embedding if "representations" in run["points"]]
+    kinds: list[tuple[str, list[Run], Callable[..., None], float]] = [
+        ("confusion", classes, _confusion, 4.2),
+        ("calibration", classes, _calibration, 3),
+        ("map_logits", embedding, partial(_map, kind="logits"), 4),
+        ("map_representations", represented, partial(_map, kind="representations"), 4),
+        ("similarity_outputs", pairs, partial(_similarity, kind="outputs"), 3),
+        ("similarity_representations", pairs, partial(_similarity, kind="representations"), 3),
+    ]
+    for name, runs, fill, side in kinds:
+        names = [[escape(label) for label in headers[run["run"]]["classes"]] for run in runs]
+        fills = [partial(fill, run=run, names=own) for run, own in zip(runs, names, strict=True)]
+        if runs:
+            yield name, _figure(fills, side, [headers[run["run"]]["name"] for run in runs])
+    for run in pairs:
+        if run["examples"]:
+            images = thumbnails_of(content["sprites"][run["sprite"]])  # type: ignore[arg-type]
+            number = "" if len(headers) == 1 else f"_{run['run']}"
+            yield f"pairs{number}", _pairs(run, images, headers[run["run"]]["classes"])
+    if differences := sections["overview"]["fold_differences"]:
+        yield "differences", _figure([partial(_differences, rows=differences)])
+
+
+def _figure(fills: "Sequence[Callable[[Axes], None]]", side: float = 3, names: Sequence[str] = ()) -> "Figure":
+    """A figure with one plot for each function; of several runs, their names are added to the titles."""
+    from matplotlib.figure import Figure
+
+    figure: Figure = Figure(figsize=((side + 1) * len(fills), side), layout="constrained")
+    plots = figure.subplots(1, len(fills), squeeze=False)[0]
+    for axes, fill in zip(plots, fills, strict=True):
+        fill(axes)
+    for axes, name in zip(plots, names if len(names) > 1 else (), strict=False):
+        axes.set_title("\n".join(filter(None, [escape(name), axes.get_title()])), fontsize=9)
+    return figure
 
 
 def escape(text: str) -> str:
@@ -138,21 +88,33 @@ def escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("$", r"\$")
 
 
-def _numbers(values: list[float | None]) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], float)
+def _pairs(run: Run, images: list[np.ndarray], classes: list[str]) -> "Figure":
+    """The pairs of each class, as in the paper's Figure 4."""
+    from matplotlib.figure import Figure
+
+    lines = -(-len(run["examples"]) // PAIRS_IN_A_ROW)
+    figure = Figure(figsize=(2.6 * PAIRS_IN_A_ROW, 1.9 * lines), layout="constrained")
+    grid = figure.subplots(lines, 2 * PAIRS_IN_A_ROW, squeeze=False).reshape(-1, 2)
+    for axes in grid.flat:
+        axes.axis("off")
+    for (left, right), pair in zip(grid, run["examples"], strict=False):
+        for axes, index in zip((left, right), pair["thumbnails"], strict=True):
+            axes.imshow(images[index].squeeze(), cmap="gray", vmin=0, vmax=255)
+        left.set_title(escape(classes[pair["label"]]), fontsize=8, loc="left")
+        right.set_title(f"{pair['outputs']:.2f}, {pair['representations']:.2f}", fontsize=8)
+    figure.suptitle("Cosine similarity of outputs, and of representations", fontsize=9)
+    return figure
 
 
 def _panel(axes: "Axes", panel: PanelData) -> None:
+    x, curves = panel["curves"][0]["x"], [np.array(curve["y"], float) for curve in panel["curves"]]  # None is NaN
     if panel["heat_map"]:
-        shares = np.stack([_numbers(row) for row in panel["heat_map"]])
-        x = panel["curves"][0]["x"]
         left, right = (x[0], x[-1]) if len(x) > 1 else (x[0] - 0.5, x[0] + 0.5)  # one column needs a width
-        image = axes.imshow(shares, aspect="auto", cmap="Blues", extent=(left, right, len(shares) - 0.5, -0.5))
+        image = axes.imshow(curves, aspect="auto", cmap="Blues", extent=(left, right, len(curves) - 0.5, -0.5))
         axes.figure.colorbar(image, ax=axes, label=panel["y_label"])
         axes.set_ylabel("class")
     else:
-        for curve in panel["curves"]:
-            y = _numbers(curve["y"])
+        for curve, y in zip(panel["curves"], curves, strict=True):
             marker = "o" if np.isfinite(y).sum() == 1 else None  # a line through one point is invisible
             axes.plot(curve["x"], y, label=escape(curve["name"]), linewidth=1.2, marker=marker)
         axes.set_ylabel(panel["y_label"])
@@ -162,7 +124,7 @@ def _panel(axes: "Axes", panel: PanelData) -> None:
     axes.set_xlabel(panel["x_label"])
 
 
-def _confusion(axes: "Axes", run: Mapping[str, Any], names: list[str]) -> None:
+def _confusion(axes: "Axes", run: Run, names: list[str]) -> None:
     counts = np.array(run["confusion"], float)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -177,7 +139,7 @@ def _confusion(axes: "Axes", run: Mapping[str, Any], names: list[str]) -> None:
                 axes.text(column, row, f"{number:.0f}", ha="center", va="center", fontsize=6, color=color)
 
 
-def _calibration(axes: "Axes", run: Mapping[str, Any], _: list[str]) -> None:
+def _calibration(axes: "Axes", run: Run, names: list[str]) -> None:
     bins = run["calibration"]
     axes.plot([0, 1], [0, 1], ":", color="gray", linewidth=1)
     axes.plot([one["confidence"] for one in bins], [one["accuracy"] for one in bins], "o-", markersize=4)
@@ -186,7 +148,7 @@ def _calibration(axes: "Axes", run: Mapping[str, Any], _: list[str]) -> None:
     axes.grid(alpha=0.3)
 
 
-def _embedding(axes: "Axes", run: Mapping[str, Any], names: list[str], kind: str) -> None:
+def _map(axes: "Axes", run: Run, names: list[str], kind: str) -> None:
     x, y = np.array(run["points"][kind])
     truth = np.array(run["truth"])
     labels = np.where(truth >= 0, truth, np.array(run["predicted"]))
@@ -202,7 +164,7 @@ def _embedding(axes: "Axes", run: Mapping[str, Any], names: list[str], kind: str
     axes.set_title(f"{kind}{error} ({len(x):,} {run['subset']} images)", fontsize=9)
 
 
-def _similarity(axes: "Axes", run: Mapping[str, Any], _: list[str], kind: str) -> None:
+def _similarity(axes: "Axes", run: Run, names: list[str], kind: str) -> None:
     histogram = run[kind]
     edges = np.linspace(-1, 1, len(histogram["same_class"]) + 1)
     for key, label in (("same_class", "same class"), ("other_class", "different classes")):

@@ -1,7 +1,6 @@
-"""The input of a report: what is known about a run, as plain values and arrays, and how its predictions agree with
-the labels.
-"""
+"""The input of a report: what is known about runs, as plain values and arrays; errors and their intervals."""
 
+import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypedDict
@@ -9,11 +8,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from rankingmatch.core.metrics import Errors, calibration_error, confusion_matrix
-from rankingmatch.report.intervals import wilson_interval
-
-__all__ = ["PredictionMetrics", "Predictions", "RunData", "Status", "prediction_metrics"]
 
 BINS = 15  # of confidence
+Z95 = 1.959964  # 97.5 % quantile of the normal distribution
 
 
 class Status(StrEnum):
@@ -39,12 +36,6 @@ class Predictions:
         return len(self.rows)
 
     @property
-    def probabilities(self) -> np.ndarray:
-        """(n, classes) softmax of the logits."""
-        powers = np.exp(self.logits - self.logits.max(1, keepdims=True))
-        return np.asarray(powers / powers.sum(1, keepdims=True))
-
-    @property
     def predicted(self) -> np.ndarray:
         """(n,) the classes with the largest logits."""
         return np.asarray(self.logits.argmax(1))
@@ -52,72 +43,23 @@ class Predictions:
     @property
     def confidence(self) -> np.ndarray:
         """(n,) the probabilities of the predicted classes."""
-        return np.asarray(self.probabilities.max(1))
-
-    @property
-    def known(self) -> np.ndarray:
-        """(n,) bool: whether the true label is known."""
-        return np.asarray(self.truth >= 0)
+        powers = np.exp(self.logits - self.logits.max(1, keepdims=True))
+        return np.asarray((powers / powers.sum(1, keepdims=True)).max(1))
 
     @property
     def wrong(self) -> np.ndarray:
         """(n,) bool: whether the true label is known and differs from the prediction."""
-        return np.asarray(self.known & (self.predicted != self.truth))
+        return np.asarray((self.truth >= 0) & (self.predicted != self.truth))
+
+    @property
+    def known(self) -> "Predictions":
+        """Those whose true label is known."""
+        return self.take(np.flatnonzero(self.truth >= 0))
 
     def take(self, indices: np.ndarray) -> "Predictions":
         """The predictions at these indices."""
         arrays = {name: array[indices] for name, array in vars(self).items() if isinstance(array, np.ndarray)}
         return replace(self, **arrays)
-
-
-class CalibrationBin(TypedDict):
-    """Predictions of similar confidence."""
-
-    confidence: float  # mean
-    accuracy: float
-    count: int
-
-
-@dataclass(frozen=True)
-class PredictionMetrics:
-    """How predictions agree with the known labels, in percent."""
-
-    count: int
-    errors: Errors
-    interval: tuple[float, float]  # of the error
-    calibration_error: float
-    confusion: np.ndarray  # (classes, classes): row = true class
-    wrong: np.ndarray  # (count,) of bool
-    bins: list[CalibrationBin]  # bins without images are left out
-
-
-def prediction_metrics(predictions: Predictions) -> PredictionMetrics | None:
-    """The metrics over images whose label is known; None if there are none."""
-    known = predictions.take(np.flatnonzero(predictions.known))
-    if not len(known):
-        return None
-    confidence, wrong = known.confidence, known.wrong
-    confusion = confusion_matrix(known.truth, known.predicted, known.logits.shape[1])
-    return PredictionMetrics(
-        count=len(known),
-        errors=Errors.of(confusion),
-        interval=wilson_interval(int(wrong.sum()), len(known)),
-        calibration_error=calibration_error(confidence, ~wrong, BINS),
-        confusion=confusion,
-        wrong=wrong,
-        bins=_calibration_bins(confidence, ~wrong),
-    )
-
-
-def _calibration_bins(confidence: np.ndarray, correct: np.ndarray) -> list[CalibrationBin]:
-    """Mean confidence, accuracy and number of images of each bin that has any."""
-    numbers = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    bins: list[CalibrationBin] = []
-    for inside in (numbers == number for number in np.unique(numbers)):
-        accuracy = round(float(correct[inside].mean()), 4)
-        mean = round(float(confidence[inside].mean()), 4)
-        bins.append({"confidence": mean, "accuracy": accuracy, "count": int(inside.sum())})
-    return bins
 
 
 @dataclass(frozen=True)
@@ -164,3 +106,98 @@ class RunData:
     def group(self) -> tuple[str, str, int]:
         """Dataset, method and number of labels: runs of one group are folds, which differ in the seed."""
         return (self.dataset, self.method, self.labels)
+
+
+def sample(count: int, largest: int) -> np.ndarray:
+    """At most `largest` of the indices 0 … count - 1, drawn at random with a fixed seed, in ascending order."""
+    if count <= largest:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).permutation(count)[:largest])
+
+
+# --- errors and their intervals ------------------------------------------------------------------------------
+
+
+class CalibrationBin(TypedDict):
+    """Predictions of similar confidence."""
+
+    confidence: float  # mean
+    accuracy: float
+    count: int
+
+
+class ErrorEstimate(TypedDict):
+    """The error of a model's predictions, in percent."""
+
+    subset: str
+    images: int
+    error: float
+    balanced_error: float | None  # mean over the classes
+    interval: tuple[float, float]
+    calibration_error: float
+
+
+@dataclass(frozen=True)
+class PredictionMetrics:
+    """How predictions agree with the known labels."""
+
+    estimate: ErrorEstimate
+    wrong: np.ndarray  # (n,) bool, of the images whose label is known
+    confusion: np.ndarray  # (classes, classes): row = true class
+    calibration: list[CalibrationBin]  # bins without images are left out
+
+
+def prediction_metrics(predictions: Predictions | None) -> PredictionMetrics | None:
+    """The metrics over images whose label is known; None if there are none."""
+    known = predictions.known if predictions else None
+    if not known:
+        return None
+    confidence, wrong = known.confidence, known.wrong
+    confusion = confusion_matrix(known.truth, known.predicted, known.logits.shape[1])
+    errors = Errors.of(confusion)
+    estimate: ErrorEstimate = {
+        "subset": known.subset,
+        "images": len(known),
+        "error": errors.error,
+        "balanced_error": errors.balanced_error,
+        "interval": wilson_interval(int(wrong.sum()), len(known)),
+        "calibration_error": calibration_error(confidence, ~wrong, BINS),
+    }
+    numbers = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    bins: list[CalibrationBin] = [
+        {
+            "confidence": round(float(confidence[inside].mean()), 4),
+            "accuracy": round(float((~wrong)[inside].mean()), 4),
+            "count": int(inside.sum()),
+        }
+        for inside in (numbers == number for number in np.unique(numbers))
+    ]
+    return PredictionMetrics(estimate, wrong, confusion, bins)
+
+
+def wilson_interval(wrong: int, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of an error, in percent."""
+    if count == 0:
+        return 0.0, 100.0
+    share, weight = wrong / count, Z95**2 / count
+    center = (share + weight / 2) / (1 + weight)
+    half = Z95 * math.sqrt(share * (1 - share) / count + weight / (4 * count)) / (1 + weight)
+    return 100 * max(0.0, center - half), 100 * min(1.0, center + half)
+
+
+def paired_difference(wrong: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Mean and 95 % half-width, in percentage points, of the difference of two errors on the same images."""
+    differences = wrong.astype(float) - other.astype(float)
+    count = len(differences)
+    half = Z95 * differences.std(ddof=1) / math.sqrt(count) if count > 1 else math.inf
+    return 100 * float(differences.mean()), 100 * half
+
+
+def mean_and_interval(values: np.ndarray) -> tuple[float, float | None]:
+    """Mean and 95 % half-width by Student's t; None for a single value."""
+    if len(values) < 2:
+        return float(values.mean()), None
+    from scipy.special import stdtrit  # Student's quantile; importing scipy.stats takes seconds
+
+    half = float(stdtrit(len(values) - 1, 0.975)) * values.std(ddof=1) / math.sqrt(len(values))
+    return float(values.mean()), float(half)

@@ -20,7 +20,7 @@ from rankingmatch.networks import Classifier, predict_logits_and_features
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
-from rankingmatch.report.sampling import sample
+from rankingmatch.report.run_data import sample
 from rankingmatch.runs.command import repeat_command
 from rankingmatch.runs.config import Config, options_of_kind, plan_of
 from rankingmatch.runs.directory import Run

@@ -5,8 +5,7 @@ from typing import TypedDict
 import numpy as np
 
 from rankingmatch.report.run_data import CalibrationBin, Predictions, prediction_metrics
-from rankingmatch.report.section import ReportInput, Section
-from rankingmatch.report.thumbnails import Sprite
+from rankingmatch.report.sections import ReportInput, Section, Sprite
 
 MISTAKES = 60  # thumbnails of mistakes
 
@@ -56,32 +55,27 @@ class ClassesData(TypedDict):
 
 def classes_data(report: ReportInput) -> ClassesData:
     """Confusion, calibration and mistakes of each detailed run whose labels are known."""
-    runs = []
-    for index, run in report.detailed_runs():
-        if run.evaluated is not None:
-            shown = classes_of_run(index, run.evaluated, *report.sprite(run, run.evaluated))
-            runs += [shown] if shown else []
+    runs: list[ClassesOfRun] = []
+    for index, predictions, key, sprite in report.evaluated():
+        metrics = prediction_metrics(predictions)
+        if metrics is None:
+            continue
+        runs.append(
+            {
+                "run": index,
+                "subset": predictions.subset,
+                "sprite": key,
+                "images": metrics.estimate["images"],
+                "balanced_error": metrics.estimate["balanced_error"],
+                "calibration_error": metrics.estimate["calibration_error"],
+                "confusion": metrics.confusion.tolist(),
+                "classes": class_rows(metrics.confusion),
+                "calibration": metrics.calibration,
+                "mistakes": most_confident_mistakes(predictions, sprite),
+                "mistake_count": int(metrics.wrong.sum()),
+            }
+        )
     return {"runs": runs}
-
-
-def classes_of_run(index: int, predictions: Predictions, key: str, sprite: Sprite) -> ClassesOfRun | None:
-    """What is shown of one run; None if no label is known."""
-    metrics = prediction_metrics(predictions)
-    if metrics is None:
-        return None
-    return {
-        "run": index,
-        "subset": predictions.subset,
-        "sprite": key,
-        "images": metrics.count,
-        "balanced_error": metrics.errors.balanced_error,
-        "calibration_error": metrics.calibration_error,
-        "confusion": metrics.confusion.tolist(),
-        "classes": class_rows(metrics.confusion),
-        "calibration": metrics.bins,
-        "mistakes": most_confident_mistakes(predictions, sprite),
-        "mistake_count": int(metrics.wrong.sum()),
-    }
 
 
 def class_rows(confusion: np.ndarray) -> list[ClassRow]:
@@ -106,17 +100,17 @@ def class_rows(confusion: np.ndarray) -> list[ClassRow]:
 def most_confident_mistakes(predictions: Predictions, sprite: Sprite) -> list[Mistake]:
     """The wrong predictions with the highest confidence, in descending order."""
     wrong = np.flatnonzero(predictions.wrong)
-    predicted, confidence = predictions.predicted, predictions.confidence
-    chosen = wrong[np.argsort(-confidence[wrong], kind="stable")][:MISTAKES]
+    chosen = predictions.take(wrong[np.argsort(-predictions.confidence[wrong], kind="stable")][:MISTAKES])
+    columns = (
+        sprite.add_all(chosen.rows, chosen.images),
+        chosen.rows.tolist(),
+        chosen.truth.tolist(),
+        chosen.predicted.tolist(),
+        [round(value, 4) for value in chosen.confidence.tolist()],
+    )
     return [
-        {
-            "thumbnail": sprite.add(int(predictions.rows[i]), predictions.images[i]),
-            "row": int(predictions.rows[i]),
-            "truth": int(predictions.truth[i]),
-            "predicted": int(predicted[i]),
-            "confidence": round(float(confidence[i]), 4),
-        }
-        for i in chosen
+        {"thumbnail": thumbnail, "row": row, "truth": truth, "predicted": predicted, "confidence": confidence}
+        for thumbnail, row, truth, predicted, confidence in zip(*columns, strict=True)
     ]
 
 

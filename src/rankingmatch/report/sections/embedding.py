@@ -4,10 +4,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.report.run_data import Predictions, prediction_metrics
-from rankingmatch.report.sampling import sample
-from rankingmatch.report.section import ReportInput, Section
-from rankingmatch.report.thumbnails import Sprite
+from rankingmatch.report.run_data import prediction_metrics, sample
+from rankingmatch.report.sections import ReportInput, Section
 
 FEWEST_IMAGES = 10  # t-SNE of fewer images shows nothing
 POINTS = {1: 2000, 2: 1500}  # most points of each plot, by the number of detailed runs
@@ -39,33 +37,31 @@ class EmbeddingData(TypedDict):
 def embedding_data(report: ReportInput) -> EmbeddingData:
     """t-SNE of each detailed run."""
     points = report.points or POINTS.get(len(report.detailed), POINTS_OF_MANY_RUNS)
-    runs = []
-    for index, run in report.detailed_runs():
-        if run.evaluated is not None and min(len(run.evaluated), points) >= FEWEST_IMAGES:
-            runs.append(embedding_of_run(index, run.evaluated, *report.sprite(run, run.evaluated), points))
+    runs: list[EmbeddingOfRun] = []
+    for index, predictions, key, sprite in report.evaluated():
+        if min(len(predictions), points) < FEWEST_IMAGES:
+            continue
+        chosen = predictions.take(sample(len(predictions), points))
+        vectors = {"logits": chosen.logits}
+        if chosen.features is not None:
+            vectors["representations"] = chosen.features
+        metrics = prediction_metrics(predictions)
+        runs.append(
+            {
+                "run": index,
+                "subset": predictions.subset,
+                "sprite": key,
+                "error": metrics.estimate["error"] if metrics else None,
+                "total": len(predictions),
+                "rows": chosen.rows.tolist(),
+                "thumbnails": sprite.add_all(chosen.rows, chosen.images),
+                "truth": chosen.truth.tolist(),
+                "predicted": chosen.predicted.tolist(),
+                "confidence": np.round(chosen.confidence, 3).tolist(),
+                "points": {name: np.round(embed(values), 2).T.tolist() for name, values in vectors.items()},
+            }
+        )
     return {"runs": runs}
-
-
-def embedding_of_run(index: int, predictions: Predictions, key: str, sprite: Sprite, points: int) -> EmbeddingOfRun:
-    """t-SNE of at most `points` images of one run."""
-    chosen = predictions.take(sample(len(predictions), points))
-    vectors = {"logits": chosen.logits}
-    if chosen.features is not None:
-        vectors["representations"] = chosen.features
-    metrics = prediction_metrics(predictions)
-    return {
-        "run": index,
-        "subset": predictions.subset,
-        "sprite": key,
-        "error": metrics.errors.error if metrics else None,
-        "total": len(predictions),
-        "rows": chosen.rows.tolist(),
-        "thumbnails": sprite.add_all(chosen.rows, chosen.images),
-        "truth": chosen.truth.tolist(),
-        "predicted": chosen.predicted.tolist(),
-        "confidence": np.round(chosen.confidence, 3).tolist(),
-        "points": {name: np.round(embed(values), 2).T.tolist() for name, values in vectors.items()},
-    }
 
 
 def embed(vectors: np.ndarray) -> np.ndarray:
@@ -78,8 +74,8 @@ def embed(vectors: np.ndarray) -> np.ndarray:
     # A little noise keeps PCA and distances defined when all vectors are equal.
     spread = float(vectors.std()) or 1.0
     vectors = vectors + 1e-6 * spread * np.random.default_rng(0).standard_normal(vectors.shape).astype(np.float32)
-    if vectors.shape[1] > 50:
-        vectors = PCA(50, random_state=0).fit_transform(vectors) if len(vectors) > 50 else vectors
+    if vectors.shape[1] > 50 and len(vectors) > 50:
+        vectors = PCA(50, random_state=0).fit_transform(vectors)
     start = PCA(min(2, vectors.shape[1]), random_state=0).fit_transform(vectors)
     start = np.pad(start, ((0, 0), (0, 2 - start.shape[1])))
     start = (start / (start[:, 0].std() or 1.0) * 1e-4).astype(np.float32)

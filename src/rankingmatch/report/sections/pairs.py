@@ -4,10 +4,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.report.run_data import Predictions
-from rankingmatch.report.sampling import sample
-from rankingmatch.report.section import ReportInput, Section
-from rankingmatch.report.thumbnails import Sprite
+from rankingmatch.report.run_data import Predictions, sample
+from rankingmatch.report.sections import ReportInput, Section, Sprite
 
 BINS = 60
 MOST_IMAGES = 2000  # whose pairs are compared
@@ -53,32 +51,26 @@ class PairsData(TypedDict):
 
 def pairs_data(report: ReportInput) -> PairsData:
     """Similarities within and between classes of each detailed run."""
-    runs = []
-    for index, run in report.detailed_runs():
-        if run.evaluated is not None:
-            shown = pairs_of_run(index, run.evaluated, *report.sprite(run, run.evaluated))
-            runs += [shown] if shown else []
+    runs: list[PairsOfRun] = []
+    for index, predictions, key, sprite in report.evaluated():
+        known = predictions.known
+        chosen = known.take(sample(len(known), MOST_IMAGES))
+        if chosen.features is None or len(chosen) < 2:
+            continue
+        outputs, representations = cosine_similarities(chosen.logits), cosine_similarities(chosen.features)
+        runs.append(
+            {
+                "run": index,
+                "subset": predictions.subset,
+                "sprite": key,
+                "images": len(chosen),
+                "total": len(known),
+                "examples": example_pairs(chosen, outputs, representations, sprite),
+                "outputs": histogram(outputs, chosen.truth),
+                "representations": histogram(representations, chosen.truth),
+            }
+        )
     return {"runs": runs}
-
-
-def pairs_of_run(index: int, predictions: Predictions, key: str, sprite: Sprite) -> PairsOfRun | None:
-    """What is shown of one run; None without labels or without representations."""
-    known = predictions.take(np.flatnonzero(predictions.known))
-    if known.features is None or len(known) < 2:
-        return None
-    chosen = known.take(sample(len(known), MOST_IMAGES))
-    assert chosen.features is not None
-    outputs, representations = cosine_similarities(chosen.logits), cosine_similarities(chosen.features)
-    return {
-        "run": index,
-        "subset": predictions.subset,
-        "sprite": key,
-        "images": len(chosen),
-        "total": len(known),
-        "examples": example_pairs(chosen, outputs, representations, sprite),
-        "outputs": histogram(outputs, chosen.truth),
-        "representations": histogram(representations, chosen.truth),
-    }
 
 
 def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
@@ -92,22 +84,17 @@ def histogram(similarities: np.ndarray, truth: np.ndarray) -> SimilarityHistogra
     """Histograms of the pairs of one class and of the pairs of two classes."""
     first, second = np.triu_indices(len(truth), 1)
     values, same = similarities[first, second], truth[first] == truth[second]
+
+    def shares(part: np.ndarray) -> list[float]:
+        counts = np.histogram(part, BINS, (-1, 1))[0]
+        return list(np.round(100 * counts / max(1, len(part)), 4).tolist())
+
     return {
-        "same_class": _shares(values[same]),
-        "other_class": _shares(values[~same]),
-        "same_class_mean": _mean(values[same]),
-        "other_class_mean": _mean(values[~same]),
+        "same_class": shares(values[same]),
+        "other_class": shares(values[~same]),
+        "same_class_mean": round(float(values[same].mean()), 4) if same.any() else None,
+        "other_class_mean": round(float(values[~same].mean()), 4) if not same.all() else None,
     }
-
-
-def _shares(values: np.ndarray) -> list[float]:
-    counts = np.histogram(values, BINS, (-1, 1))[0]
-    shares: list[float] = np.round(100 * counts / max(1, len(values)), 4).tolist()
-    return shares
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return round(float(values.mean()), 4) if len(values) else None
 
 
 def example_pairs(
@@ -115,34 +102,26 @@ def example_pairs(
 ) -> list[ExamplePair]:
     """From each class, the correctly predicted pair with the widest gap between the similarities."""
     examples: list[ExamplePair] = []
-    for label in np.unique(chosen.truth):
-        pair = widest_gap(outputs, representations, np.flatnonzero((chosen.truth == label) & ~chosen.wrong))
-        if pair is not None:
-            first, second = pair
-            rows = (int(chosen.rows[first]), int(chosen.rows[second]))
-            examples.append(
-                {
-                    "label": int(label),
-                    "rows": rows,
-                    "thumbnails": (
-                        sprite.add(rows[0], chosen.images[first]),
-                        sprite.add(rows[1], chosen.images[second]),
-                    ),
-                    "outputs": round(float(outputs[pair]), 4),
-                    "representations": round(float(representations[pair]), 4),
-                }
-            )
-    return examples
-
-
-def widest_gap(outputs: np.ndarray, representations: np.ndarray, indices: np.ndarray) -> tuple[int, int] | None:
-    """The pair of `indices` with the largest difference of output and representation similarity; None if no pair."""
-    if len(indices) < 2:
-        return None
-    gap = (outputs - representations)[np.ix_(indices, indices)]
+    gap, correct = outputs - representations, ~chosen.wrong
     np.fill_diagonal(gap, -np.inf)
-    first, second = np.unravel_index(int(gap.argmax()), gap.shape)
-    return int(indices[first]), int(indices[second])
+    for label in np.unique(chosen.truth):
+        inside = np.flatnonzero((chosen.truth == label) & correct)
+        if len(inside) < 2:
+            continue
+        of_class = gap[np.ix_(inside, inside)]
+        first, second = inside[list(np.unravel_index(of_class.argmax(), of_class.shape))].tolist()
+        pair = [first, second]
+        rows, thumbnails = chosen.rows[pair].tolist(), sprite.add_all(chosen.rows[pair], chosen.images[pair])
+        examples.append(
+            {
+                "label": int(label),
+                "rows": (rows[0], rows[1]),
+                "thumbnails": (thumbnails[0], thumbnails[1]),
+                "outputs": round(float(outputs[first, second]), 4),
+                "representations": round(float(representations[first, second]), 4),
+            }
+        )
+    return examples
 
 
 SECTION = Section("pairs", "Pairs", pairs_data)

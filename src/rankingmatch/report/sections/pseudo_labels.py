@@ -4,9 +4,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from rankingmatch.report.run_data import Predictions, RunData
-from rankingmatch.report.section import ReportInput, Section
-from rankingmatch.report.thumbnails import Sprite
+from rankingmatch.report.run_data import Predictions
+from rankingmatch.report.sections import ReportInput, Section
 
 THUMBNAILS = 1500  # of unlabeled images, over all runs
 
@@ -33,47 +32,44 @@ class PseudoLabelsData(TypedDict):
 
 def pseudo_labels_data(report: ReportInput) -> PseudoLabelsData:
     """The pseudo-labels of each detailed run."""
-    thumbnails = THUMBNAILS // max(1, len(report.detailed))
-    runs = []
+    runs: list[PseudoLabelsOfRun] = []
     for index, run in report.detailed_runs():
-        if run.unlabeled is not None and len(run.unlabeled):
-            runs.append(pseudo_labels_of_run(index, run, run.unlabeled, *report.sprite(run, run.unlabeled), thumbnails))
+        unlabeled = run.unlabeled
+        if not unlabeled:
+            continue
+        key, sprite = report.sprite(run, unlabeled)
+        gallery = select_gallery(unlabeled, THUMBNAILS // max(1, len(report.detailed)))
+        thumbnails = np.full(len(unlabeled), -1)
+        thumbnails[gallery] = sprite.add_all(unlabeled.rows[gallery], unlabeled.images[gallery])
+        runs.append(
+            {
+                "run": index,
+                "sprite": key,
+                "total": run.unlabeled_total,
+                "threshold": run.threshold,
+                "rows": unlabeled.rows.tolist(),
+                "predicted": unlabeled.predicted.tolist(),
+                "confidence": np.round(unlabeled.confidence, 4).tolist(),
+                "truth": unlabeled.truth.tolist(),
+                "thumbnails": thumbnails.tolist(),
+            }
+        )
     return {"runs": runs}
 
 
-def pseudo_labels_of_run(
-    index: int, run: RunData, unlabeled: Predictions, key: str, sprite: Sprite, thumbnails: int
-) -> PseudoLabelsOfRun:
-    """Pseudo-label, confidence and true label of each image, and at most so many thumbnails."""
-    gallery = select_gallery(unlabeled.predicted, unlabeled.confidence, unlabeled.wrong, thumbnails)
-    indices = np.full(len(unlabeled), -1)
-    indices[gallery] = sprite.add_all(unlabeled.rows[gallery], unlabeled.images[gallery])
-    return {
-        "run": index,
-        "sprite": key,
-        "total": run.unlabeled_total,
-        "threshold": run.threshold,
-        "rows": unlabeled.rows.tolist(),
-        "predicted": unlabeled.predicted.tolist(),
-        "confidence": np.round(unlabeled.confidence, 4).tolist(),
-        "truth": unlabeled.truth.tolist(),
-        "thumbnails": indices.tolist(),
-    }
-
-
-def select_gallery(predicted: np.ndarray, confidence: np.ndarray, wrong: np.ndarray, largest: int) -> np.ndarray:
+def select_gallery(predictions: Predictions, largest: int) -> np.ndarray:
     """Indices of at most `largest` images: each class's most confident mistakes, and others across all confidences."""
-    if len(predicted) <= largest:
-        return np.arange(len(predicted))
+    if len(predictions) <= largest:
+        return np.arange(len(predictions))
+    predicted, wrong = predictions.predicted, predictions.wrong
+    order = np.argsort(-predictions.confidence, kind="stable")
     labels = np.unique(predicted)
     share = max(1, largest // len(labels))
     chosen: list[int] = []
     for label in labels:
-        of_class = np.flatnonzero(predicted == label)
-        of_class = of_class[np.argsort(-confidence[of_class], kind="stable")]
+        of_class = order[predicted[order] == label]
         mistakes = of_class[wrong[of_class]][: share // 2]
-        others = np.setdiff1d(of_class, mistakes, assume_unique=True)
-        others = others[np.argsort(-confidence[others], kind="stable")]
+        others = of_class[~np.isin(of_class, mistakes)]
         count = min(len(others), share - len(mistakes))
         spread = np.linspace(0, len(others) - 1, count).round().astype(int) if count else np.empty(0, int)
         chosen.extend([*mistakes, *others[np.unique(spread)]])

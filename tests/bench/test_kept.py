@@ -24,8 +24,7 @@ from rankingmatch.bench.results import (
 )
 from rankingmatch.bench.tables import markdown
 from rankingmatch.core.errors import ConfigError, RunError
-from rankingmatch.core.versions import source_commit
-from rankingmatch.runs.directory import Run
+from rankingmatch.runs.directory import Run, source_commit
 
 RECIPE = parse_recipe("mine", RECIPE_TEXT)
 

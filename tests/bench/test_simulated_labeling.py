@@ -94,7 +94,7 @@ def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
 
     monkeypatch.setattr("rankingmatch.bench.simulated_labeling.known_pool", lambda name, data_dir: digits)
     monkeypatch.setattr("rankingmatch.bench.simulated_labeling.simulate", counted)
-    for module in ("rankingmatch.core.versions", "rankingmatch.bench.results"):
+    for module in ("rankingmatch.runs.directory", "rankingmatch.bench.results"):
         monkeypatch.setattr(f"{module}.source_commit", lambda: commits[-1])
 
     def errors(seeds: int) -> list[list[float]]:

@@ -14,7 +14,7 @@ from command import Command, run_command
 
 from rankingmatch import __version__
 from rankingmatch.cli import main
-from rankingmatch.core.errors import DivergedError, unknown_name
+from rankingmatch.core.errors import DivergedError
 from rankingmatch.runs import estimate
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.speeds import Speed
@@ -154,24 +154,6 @@ def test_predict_shows_a_bar_on_a_terminal_only(run: Path, tmp_path: Path) -> No
 
 
 # --- names ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "known", "words"),
-    [
-        (
-            "fixmach",
-            ["mixmatch", "fixmatch-ra", "fixmatch-cta"],
-            "did you mean 'fixmatch-ra' or 'fixmatch-cta'?",
-        ),
-        ("digit", ["digits", "svhn"], "did you mean 'digits'?"),
-        ("trian", ["train", "evaluate"], "did you mean 'train'?"),
-        ("xyz", ["train", "evaluate"], "choose from: evaluate, train"),
-        ("", ["train"], "choose from: train"),
-    ],
-)
-def test_the_nearest_names_are_suggested(name: str, known: list[str], words: str) -> None:
-    assert str(unknown_name("thing", name, known)) == f"unknown thing '{name}'; {words}"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,98 @@
-"""The help of a flag that several methods share says what each of them does with it."""
+"""Declared options as flags: their help, and numbers that nobody can compute with."""
 
-from rankingmatch.cli.flags import method_flags
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from rankingmatch.cli import cli, main
+from rankingmatch.cli.flags import Flag, method_flags
+from rankingmatch.core.errors import ConfigError, DivergedError
+from rankingmatch.core.options import HUGE, TINY, Option, check, options_of
+from rankingmatch.methods import METHODS, hyperparameters_of
+from rankingmatch.runs.config import SECTIONS, resolve
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import start, training_records
+
+IMPOSSIBLE = (1e308, -1e308, 1e-320, -1e-320, math.nan, math.inf, -math.inf, 10**400)
+SETTINGS = {option.name: ("supervised", option) for section in SECTIONS.values() for option in options_of(section)}
+HYPERPARAMETERS = {
+    (option.name, option.default): (method, option) for method in METHODS for option in hyperparameters_of(method)
+}
+NUMBERS = [
+    (method, option)
+    for method, option in (*SETTINGS.values(), *HYPERPARAMETERS.values())
+    if option.type in (int, float) and method not in ("swwae", "cc-gan")  # they need networks of their own
+]
+
+
+@pytest.mark.parametrize(("method", "option"), NUMBERS, ids=lambda value: getattr(value, "name", value))
+def test_a_number_that_nobody_can_compute_with_is_refused(method: str, option: Option) -> None:
+    assert option.interval, "a number needs a range"
+    for value in IMPOSSIBLE:
+        with pytest.raises(ConfigError) as caught:
+            check(option, value)
+        assert caught.value.settings == (option.name,), value
+    with pytest.raises(ConfigError) as caught:
+        resolve("digits", method, {option.name: math.nan})
+    assert option.name in caught.value.settings
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("value", [TINY, HUGE])
+@pytest.mark.parametrize(
+    ("method", "option"),
+    [pair for pair in NUMBERS if pair[1].type is float],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_the_smallest_and_largest_number_train_or_are_refused(
+    method: str, option: Option, value: float, tmp_path: Path
+) -> None:
+    quick: dict[str, Any] = {"labels": 40, "batch_size": 8, "mu": 1, "network": "small", "threads": 1}
+    quick |= {option.name: value} if option.name == "epochs" else {"steps": 100, option.name: value}
+    named = (option.name,)
+    try:
+        job = start(Run(tmp_path / "run"), resolve("digits", method, quick))
+        list(itertools.islice(training_records(job), 2))
+    except DivergedError:
+        pass
+    except ConfigError as error:
+        named = error.settings
+    assert option.name in named
+
+
+def number_parameters() -> Iterator[tuple[click.Command, click.Option]]:
+    """The options of commands that are declared in click, and take a number."""
+    for command in cli.commands.values():
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and isinstance(parameter.type, type(click.INT) | type(click.FLOAT)):
+                yield command, parameter
+
+
+@pytest.mark.parametrize(
+    ("command", "parameter"), list(number_parameters()), ids=lambda value: str(value.name).replace("_", "-")
+)
+def test_an_impossible_number_of_a_command_is_one_line(
+    command: click.Command, parameter: click.Option, capsys: pytest.CaptureFixture[str]
+) -> None:
+    required = ["digits" for one in command.params if isinstance(one, click.Argument)]
+    for value in map(str, IMPOSSIBLE):
+        with pytest.raises(SystemExit) as left:
+            main([str(command.name), *required, f"{parameter.opts[0]}={value}"])
+        assert left.value.code == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("error: ")
+        assert parameter.opts[0] in said
 
 
 def help_of(name: str) -> str:
     (flag,) = (flag for flag in method_flags() if flag.name == name)
+    assert isinstance(flag, Flag)
     assert flag.help is not None
     return flag.help
 

@@ -9,7 +9,6 @@ from command import Command
 from image_folders import picture
 
 from rankingmatch.cli import main
-from rankingmatch.core.errors import RunError, is_out_of_memory
 
 QUICK = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]
 PREDICT = ("predict", "run", "images")
@@ -77,22 +76,6 @@ def test_exhausted_memory_is_a_sentence(tmp_path: Path) -> None:
     assert "memory" in done.stderr.splitlines()[-1]
     assert "--batch-size" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (MemoryError(), True),
-        (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
-            True,
-        ),
-        (RuntimeError("shapes differ"), False),
-        (RunError("DefaultCPUAllocator"), False),
-    ],
-)
-def test_what_means_that_memory_is_exhausted(error: Exception, expected: bool) -> None:
-    assert is_out_of_memory(error) == expected
 
 
 def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

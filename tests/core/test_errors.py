@@ -12,6 +12,7 @@ from rankingmatch.core.errors import (
     RankingMatchError,
     RunError,
     first_line,
+    is_out_of_memory,
     setting,
     unknown_name,
 )
@@ -53,6 +54,28 @@ def test_the_first_line_of_an_error_without_a_message_is_its_type() -> None:
     assert first_line(ValueError()) == "ValueError"
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_ones_or_all() -> None:
-    assert "did you mean 'digits'?" in str(unknown_name("dataset", "digit", ["digits", "svhn"]))
-    assert "choose from: digits, svhn" in str(unknown_name("dataset", "xyz", ["svhn", "digits"]))
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("shapes differ"), False),
+        (RunError("DefaultCPUAllocator"), False),
+    ],
+)
+def test_what_means_that_memory_is_exhausted(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "words"),
+    [
+        ("fixmach", ["mixmatch", "fixmatch-ra", "fixmatch-cta"], "did you mean 'fixmatch-ra' or 'fixmatch-cta'?"),
+        ("digit", ["digits", "svhn"], "did you mean 'digits'?"),
+        ("trian", ["train", "evaluate"], "did you mean 'train'?"),
+        ("xyz", ["train", "evaluate"], "choose from: evaluate, train"),
+        ("", ["train"], "choose from: train"),
+    ],
+)
+def test_the_nearest_names_are_suggested(name: str, known: list[str], words: str) -> None:
+    assert str(unknown_name("thing", name, known)) == f"unknown thing '{name}'; {words}"

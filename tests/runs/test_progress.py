@@ -10,7 +10,7 @@ import pytest
 from image_folders import class_folders
 
 from rankingmatch.cli import main
-from rankingmatch.core.terminal import plain_console
+from rankingmatch.core.names import plain_console
 from rankingmatch.data import under_way
 from rankingmatch.runs import progress as progress_display
 from rankingmatch.runs.display import prediction_progress

@@ -16,8 +16,7 @@ from rich.progress import Progress
 
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.core.names import csv_text, file_cell, name_in_cell, printable, text_cell
-from rankingmatch.core.terminal import plain_console, task_column
+from rankingmatch.core.names import csv_text, file_cell, name_in_cell, plain_console, printable, task_column, text_cell
 from rankingmatch.data import find_source
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, parse_events
@@ -96,7 +95,7 @@ def test_only_one_module_makes_consoles() -> None:
     """Every other one would take names for markup."""
     source = Path(__file__).parents[2] / "src/rankingmatch"
     made = [path.name for path in source.rglob("*.py") if "Console(" in path.read_text()]
-    assert made == ["terminal.py"]
+    assert made == ["names.py"]
 
 
 # --- tables --------------------------------------------------------------------------------------------------

@@ -27,8 +27,7 @@ from rankingmatch.bench.results import (
 from rankingmatch.bench.tables import csv_rows, latex, print_table
 from rankingmatch.core.atomic import write_output
 from rankingmatch.core.errors import ConfigError, setting
-from rankingmatch.core.names import to_utf8
-from rankingmatch.core.terminal import plain_console
+from rankingmatch.core.names import plain_console, to_utf8
 from rankingmatch.report.figures import require_plotting
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration

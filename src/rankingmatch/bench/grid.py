@@ -16,11 +16,10 @@ from rankingmatch.bench.baselines import FeatureCache, fit_to_result
 from rankingmatch.bench.progress import GridDisplay
 from rankingmatch.bench.recipe import Cell
 from rankingmatch.core.errors import DivergedError, Interrupted, RunError, is_out_of_memory, setting
-from rankingmatch.core.terminal import stop_requests
 from rankingmatch.data import Dataset
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.job import load_dataset, split_dataset, start, training_records
+from rankingmatch.runs.job import load_dataset, split_dataset, start, stop_requests, training_records
 from rankingmatch.runs.progress import loading_progress
 from rankingmatch.runs.result import Result
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TaskID
 
 from rankingmatch.bench.recipe import Cell
-from rankingmatch.core.terminal import plain_console, task_column
+from rankingmatch.core.names import plain_console, task_column
 from rankingmatch.runs.display import duration
 from rankingmatch.runs.result import Result
 

@@ -26,9 +26,8 @@ from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line
 from rankingmatch.core.options import flag
 from rankingmatch.core.untrusted import check_value, read_json, read_json_lines, typed
-from rankingmatch.core.versions import source_commit
 from rankingmatch.data import dataset_title
-from rankingmatch.runs.directory import Run
+from rankingmatch.runs.directory import Run, source_commit
 from rankingmatch.runs.result import Result, check_line
 
 EVALUATED = ("step", "seconds", "val_error", "test_error", "confident", "purity")

@@ -15,13 +15,20 @@ from rankingmatch import __version__
 from rankingmatch.cli.doctor import doctor
 from rankingmatch.cli.grids import bench
 from rankingmatch.cli.labeling import label
-from rankingmatch.cli.options import PathType, best_option, device_option, json_option, trust_option
 from rankingmatch.cli.predicting import predict
+from rankingmatch.cli.shared import (
+    PathType,
+    best_option,
+    device_option,
+    json_option,
+    prepare_streams,
+    settle_output,
+    trust_option,
+)
 from rankingmatch.cli.training import train
 from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, is_out_of_memory, unknown_name
 from rankingmatch.core.names import printable
 from rankingmatch.core.options import flag
-from rankingmatch.core.terminal import prepare_streams, settle_output
 
 INTERRUPTED = 130
 BROKEN_PIPE = 1  # as click does it
@@ -135,13 +142,15 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
 @click.option(
     "--audit",
     "audited",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 10**9),
+    metavar="N",
     default=10_000,
     help="Number of unlabeled images to look at, at most. [10000]",
 )
 @click.option(
     "--points",
-    type=click.IntRange(min=10),
+    type=click.IntRange(10, 10**6),
+    metavar="N",
     help="Points of a map of images, at most; t-SNE of many takes long. [2000; fewer for several runs]",
 )
 @device_option

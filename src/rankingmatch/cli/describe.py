@@ -7,9 +7,8 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from rankingmatch.core.names import printable
+from rankingmatch.core.names import plain_console, printable
 from rankingmatch.core.options import flag
-from rankingmatch.core.terminal import plain_console
 from rankingmatch.data import DataSettings, ImageFolder, first_few
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rankingmatch.cli.options import json_option
+from rankingmatch.cli.shared import json_option
 
 
 @click.command(short_help="Show what this machine has, how fast it is, and what to install.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rankingmatch.cli.labeling_bench import bench_labeling
-from rankingmatch.cli.options import PathType, json_option, on_option, ray_address_option, trust_option
+from rankingmatch.cli.shared import NumberType, PathType, json_option, on_option, ray_address_option, trust_option
 from rankingmatch.core.errors import ConfigError, unknown_name
 from rankingmatch.core.options import flag
 
@@ -35,12 +35,19 @@ BENCHMARKS = {"labeling": bench_labeling}
 @click.command(cls=BenchCommand)
 @click.argument("recipes", nargs=-1)
 @click.option("--scale", metavar="NAME", help="tiny, laptop or paper; by default the recipe's, usually paper.")
-@click.option("--folds", type=click.IntRange(min=1), help="Number of seeds, starting at 0; by default the recipe's.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Number of runs at a time. [1]")
+@click.option(
+    "--folds",
+    type=click.IntRange(1, 10000),
+    metavar="N",
+    help="Number of seeds, starting at 0; by default the recipe's.",
+)
+@click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", default=1, help="Number of runs at a time. [1]")
 @on_option("Where to run: in processes on this machine, or on a Ray cluster.")
 @ray_address_option
-@click.option("--cpus-per-run", type=click.IntRange(min=1), help="With --on ray: CPUs per run. [1]")
-@click.option("--gpus-per-run", type=click.FloatRange(min=0), help="With --on ray: GPUs per run, or a fraction. [0]")
+@click.option("--cpus-per-run", type=click.IntRange(1, 1024), metavar="N", help="With --on ray: CPUs per run. [1]")
+@click.option(
+    "--gpus-per-run", type=NumberType(0, 1024), metavar="N", help="With --on ray: GPUs per run, or a fraction. [0]"
+)
 @click.option("--dry-run", is_flag=True, help="Only list the runs, with the time of those that are finished.")
 @click.option("--out", type=PathType(), default=Path("runs/bench"), help="Directory. [runs/bench]")
 @click.option(

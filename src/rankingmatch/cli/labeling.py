@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rankingmatch.cli.options import PathType
+from rankingmatch.cli.shared import PathType
 from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.core.names import printable
 from rankingmatch.heads.names import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
@@ -37,7 +37,10 @@ method_option = click.option(
     help="Where labels are saved, one row for each event; `train --labels-csv` reads it. [FOLDER/labels.csv]",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port of the server; 0 takes any. [8765, or any if it is taken]"
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port of the server; 0 takes any. [8765, or any if it is taken]",
 )
 @click.option(
     "--host",
@@ -47,7 +50,9 @@ method_option = click.option(
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
 @method_option
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the order of the images. [0]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", default=0, help="Seed of the order of the images. [0]"
+)
 def label(
     folder: Path,
     classes: str,

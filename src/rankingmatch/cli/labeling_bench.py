@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rankingmatch.cli.labeling import method_option
-from rankingmatch.cli.options import PathType, json_option
+from rankingmatch.cli.shared import PathType, json_option
 from rankingmatch.heads.names import DEFAULT_METHOD, require_head_method
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", nargs=-1)
-@click.option("--seeds", type=click.IntRange(min=1), default=5, help="Number of seeds, starting at 0. [5]")
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000), metavar="N", default=5, help="Number of seeds, starting at 0. [5]"
+)
 @method_option
 @click.option("--data-dir", type=PathType(), help="Directory of the datasets' files.")
 @click.option("--csv", type=PathType(), help="Also write the errors, seed by seed, to this file.")
@@ -50,8 +52,7 @@ def bench_labeling(
     from rankingmatch.bench.simulated_labeling import error_table, interval_counts, known_pool
     from rankingmatch.bench.tables import csv_rows, print_table
     from rankingmatch.core.atomic import write_output
-    from rankingmatch.core.names import to_utf8
-    from rankingmatch.core.terminal import plain_console
+    from rankingmatch.core.names import plain_console, to_utf8
 
     require_head_method(method)
     if keep is not None:
@@ -80,7 +81,7 @@ def _simulations(pool: "Pool", seeds: int, method: str, path: Path | None, quiet
     """The labelings of a pool, both orders of each seed; those that this very code has kept are not simulated again."""
     from rankingmatch.bench.results import command_line, keep_rows, read_measurement
     from rankingmatch.bench.simulated_labeling import ORDERS, read_labelings, simulate
-    from rankingmatch.core.versions import source_commit
+    from rankingmatch.runs.directory import source_commit
 
     found, commit = {}, source_commit()
     if path is not None and path.exists() and commit[-1:] not in ("", "+") and read_measurement(path).commit == commit:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
-from rankingmatch.core.terminal import plain_console
+from rankingmatch.core.names import plain_console
 from rankingmatch.data import BENCHMARKS
 from rankingmatch.methods import METHODS, hyperparameters_of
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from rankingmatch.cli.options import (
+from rankingmatch.cli.shared import (
     PathType,
     best_option,
     device_option,
@@ -122,8 +122,8 @@ def _count(images: tuple[str, ...]) -> int | None:
 @contextlib.contextmanager
 def _open_text(path: Path | None) -> Iterator[IO[str]]:
     """A file that appears when it is complete, or standard output; names that are not text are written as bytes."""
+    from rankingmatch.cli.shared import was_closed
     from rankingmatch.core.atomic import opened_output
-    from rankingmatch.core.terminal import was_closed
 
     if path is None and was_closed("stdout"):
         raise ConfigError("standard output is closed; name a file with --out")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from rankingmatch.cli.options import PathType, json_option, trust_option
+from rankingmatch.cli.shared import PathType, json_option, trust_option
 from rankingmatch.core.errors import ConfigError, DivergedError
 from rankingmatch.core.names import printable
 

@@ -16,8 +16,8 @@ from typing import IO, Any
 from rankingmatch.core.names import to_utf8
 
 LONGEST_STEM = 200  # bytes: a name has at most 255, and gets a number and an ending
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
+_NO_LINK = _WRITE | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -29,9 +29,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 @contextmanager
 def opened_atomically(path: Path) -> Iterator[IO[bytes]]:
     """A file to write in parts; it appears under its name when the block ends without an error."""
-    temporary = temporary_name(path)
+    temporary = _unguessable(path)
     try:
-        with os.fdopen(os.open(temporary, _NEW, 0o666), "wb") as file:
+        with os.fdopen(os.open(temporary, _NO_LINK | os.O_EXCL, 0o666), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -46,14 +46,13 @@ def opened_atomically(path: Path) -> Iterator[IO[bytes]]:
         os.close(directory)
 
 
-def temporary_name(path: Path) -> Path:
-    """A name beside a path that nobody can guess."""
+def _unguessable(path: Path) -> Path:
     return path.with_name(f"{path.name[:180]}.{secrets.token_hex(8)}.tmp")
 
 
 def create_directory_beside(path: Path) -> Path:
     """Create a new directory beside a path, to be renamed to it when it is complete."""
-    directory = path.with_name(f".{temporary_name(path).name}")
+    directory = path.with_name(f".{_unguessable(path).name}")
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.mkdir()
     return directory
@@ -66,11 +65,21 @@ def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> 
 
 def open_for_appending(path: Path) -> IO[str]:
     """A regular file to append text to, created if there is none; a link is not followed."""
-    descriptor = os.open(path, _APPEND | getattr(os, "O_NONBLOCK", 0), 0o666)
+    descriptor = os.open(path, _NO_LINK | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"{path} is not a regular file")
     return os.fdopen(descriptor, "a")
+
+
+def unused_path(path: Path) -> Path:
+    """The path, or one with a number added if it exists."""
+    number, unused = 1, path
+    stem = os.fsdecode(os.fsencode(path.stem)[:LONGEST_STEM])
+    while os.path.lexists(unused):
+        number += 1
+        unused = path.with_name(f"{stem}-{number}{path.suffix}")
+    return unused
 
 
 # --- files that the user names -------------------------------------------------------------------------------
@@ -88,7 +97,7 @@ def opened_output(path: Path) -> Iterator[IO[bytes]]:
             yield file
         return
     # Not the real path: that of a pipe that /dev/stdout stands for cannot be opened.
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)), "wb") as file:
+    with os.fdopen(os.open(path, _WRITE | os.O_APPEND), "wb") as file:
         yield file
 
 
@@ -107,13 +116,3 @@ def write_output(path: Path, content: bytes) -> None:
     """Write a file that the user has named, as `opened_output` does."""
     with opened_output(path) as file:
         file.write(content)
-
-
-def unused_path(path: Path) -> Path:
-    """The path, or one with a number added if it exists."""
-    number, unused = 1, path
-    stem = os.fsdecode(os.fsencode(path.stem)[:LONGEST_STEM])
-    while os.path.lexists(unused):
-        number += 1
-        unused = path.with_name(f"{stem}-{number}{path.suffix}")
-    return unused

@@ -68,21 +68,18 @@ def import_object(kind: str, path: str) -> "Any":
         raise ConfigError(
             f"{kind} '{path}' is part of Python's standard library; use a module of your own or of a package"
         )
-    here: list[str] = []
+    before = list(sys.path)
     try:
         if first not in sys.modules and importlib.util.find_spec(first) is None:
-            here.append(os.getcwd())  # noqa: PTH109
-        sys.path += here  # last: it replaces nothing that is installed
+            sys.path.append(os.getcwd())  # noqa: PTH109 - last: it replaces nothing that is installed
         found = getattr(importlib.import_module(module), name)
     except Exception as error:  # a module may raise anything while it is imported
-        reason = f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"{kind} '{path}' cannot be imported ({reason}); write package.module:name and run from a directory where "
-            "it can be found, or set PYTHONPATH"
+            f"{kind} '{path}' cannot be imported ({type(error).__name__}: {error}); write package.module:name and run "
+            "from a directory where it can be found, or set PYTHONPATH"
         ) from error
     finally:
-        for directory in here:
-            sys.path.remove(directory)
+        sys.path[:] = before
     trust([path])
     return found
 

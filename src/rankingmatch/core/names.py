@@ -1,16 +1,21 @@
-"""Names of files and classes in messages, in folders and in CSV files.
+"""Names of files and classes that others chose: in messages, on consoles, in folders and in CSV files.
 
-They may hold any character, and bytes that are not UTF-8. Some readers of CSV files take `=1+1` for a
-formula, and a carriage return for the end of a line.
+They may hold any character, and bytes that are not UTF-8. Rich takes `[red]` for a color, some readers of CSV files
+take `=1+1` for a formula and a carriage return for the end of a line.
 """
 
 import csv
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TextColumn
 
 NAMES_SHOWN = 5
+FILE_WIDTH = 160  # characters of a table, if the output is not a terminal
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets take a cell that begins like this for a formula
 
 
@@ -25,7 +30,7 @@ def text_name(name: str) -> str:
 
 
 def to_utf8(text: str) -> bytes:
-    r"""A text in UTF-8; an undecodable byte of a path in it becomes ``\udce9``, which JSON reads as the same path."""
+    r"""Text in UTF-8; an undecodable byte of a path in it becomes ``\udce9``, which JSON reads as the same path."""
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -56,6 +61,26 @@ def folder_names(classes: Sequence[str]) -> list[str]:
     return names
 
 
+# --- consoles ------------------------------------------------------------------------------------------------
+
+
+def plain_console(*, stderr: bool = False, wide: bool = False) -> "Console":
+    """A console that takes no text for markup; with `wide`, files are wider than a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if wide and not console.is_terminal:
+        console.width = FILE_WIDTH
+    return console
+
+
+def task_column(text: str = "{task.description}") -> "TextColumn":
+    """A text of a progress bar that is not taken for markup."""
+    from rich.progress import TextColumn
+
+    return TextColumn(text, markup=False)
+
+
 # --- CSV files -----------------------------------------------------------------------------------------------
 
 
@@ -82,10 +107,7 @@ def csv_text(rows: Iterable[Iterable[str]]) -> str:
 
 
 def text_cell(text: str) -> str:
-    """A name in a cell: one that looks like a formula begins with an apostrophe, as spreadsheets write it.
-
-    A spreadsheet would compute a formula, which may contain a command. Numbers are not changed.
-    """
+    """A name in a cell: one that a spreadsheet would compute as a formula gets an apostrophe; numbers stay."""
     try:
         float(text)
     except ValueError:

@@ -5,7 +5,6 @@ flags, recipes and `config.json` name them, and `validate` checks them wherever 
 """
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -13,6 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 
 Kind = Literal["learning", "source", "labels", "execution", "run"]
+TINY, HUGE = 1e-30, 1e30  # what a network computes with: float32 has 1e-38 to 3e38
 
 
 def option(
@@ -97,28 +97,26 @@ def validate(settings: Any) -> None:
 
 def check(option: Option, value: Any) -> None:
     """Raise ConfigError unless `value` has the option's type and lies in its interval or choices."""
+    name = setting(option.name)
     if value is None and option.optional:
         return
-    if not _has_type(value, option.type):
-        raise ConfigError(f"{setting(option.name)} is {value!r}; it must be of type {option.type.__name__}")
-    if type(value) is int and abs(value) >= 2**63:  # files with larger numbers are refused when they are read
-        raise ConfigError(f"{setting(option.name)} is {value}; it must be below 2^63")
+    accepted: Any = (int, float) if option.type is float else option.type
+    if not (isinstance(value, accepted) and isinstance(value, bool) == (option.type is bool)):
+        raise ConfigError(f"{name} is {value!r}; it must be of type {option.type.__name__}")
     if option.path and not value:
-        raise ConfigError(f"{setting(option.name)} is empty; give a path, or remove the option")
+        raise ConfigError(f"{name} is empty; give a path, or remove the option")
     if option.choices and value not in option.choices:
-        raise unknown_name(f"value for {setting(option.name)}", value, option.choices)
+        raise unknown_name(f"value for {name}", value, option.choices)
     if option.interval and not _inside(value, option.interval):
-        raise ConfigError(f"{setting(option.name)} is {value}; it must be in {option.interval}")
-
-
-def _has_type(value: Any, type_: type) -> bool:
-    if isinstance(value, bool):
-        return type_ is bool
-    return isinstance(value, (int, float)) if type_ is float else isinstance(value, type_)
+        raise ConfigError(f"{name} is {value}; it must be in {option.interval}")
+    if option.type is int and abs(value) >= 2**63:  # files with larger numbers are refused when they are read
+        raise ConfigError(f"{name} is {value}; it must be below 2^63")
+    if option.type is float and value and not TINY <= abs(value) <= HUGE:
+        raise ConfigError(f"{name} is {value}; it must be 0, or between {TINY:g} and {HUGE:g}")
 
 
 def _inside(value: float, interval: str) -> bool:
     low, high = (float(end) for end in interval[1:-1].split(","))
     above = value >= low if interval[0] == "[" else value > low
     below = value <= high if interval[-1] == "]" else value < high
-    return not math.isnan(value) and above and below
+    return above and below

@@ -3,7 +3,6 @@
 Everything that is wrong with a file is a `BadFileError`, whose message says what; the caller adds the file's name.
 """
 
-import dataclasses
 import json
 import math
 import os
@@ -11,10 +10,12 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from rankingmatch.core.errors import RunError
 from rankingmatch.core.names import text_name
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ MOST_TENSOR_FILE = 2**40
 MOST_TENSORS = 100_000
 SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 
+# The format number of every kind of file that we write. A change that an older version could not read gets the next
+# number. A file without a number has format 1: it was written before files had numbers.
+FORMATS = {
+    "config": 2,  # 2: `licence` became `license`
+    "split": 2,  # 2: the unlabeled images, if some are left out
+    "metrics": 1,  # each line of metrics.jsonl, and each event that a command prints as JSON
+    "result": 2,  # 2: balanced errors, and the recall of each class
+    "checkpoint": 3,  # 2: CTAugment's rates by the name of the operation; 3: learned labels as a module of the method
+    "model": 3,  # 2: whether images are cropped or squeezed to the shape; 3: how files are read
+}
+
 
 class BadFileError(ValueError):
     """A file that is not what it should be."""
@@ -38,55 +50,57 @@ class BadFileError(ValueError):
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most this many bytes.
-
-    A device or a named pipe is refused without waiting for it. Raises FileNotFoundError if there is no such file.
-    """
+    """The content of a regular file of at most this many bytes; FileNotFoundError if there is none."""
     require_regular(path, most)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)  # the name may have got another file since
-        _check_status(status, most)
-        return file.read(status.st_size)  # not `most`, which Python would allocate
+        require_regular(descriptor, most)  # the name may have got another file since
+        return file.read(os.fstat(descriptor).st_size)  # not `most`, which Python would allocate
 
 
-def require_regular(path: Path, most: int, least: int = 0) -> None:
-    """Raise BadFileError unless a file is a regular one whose number of bytes is in this range, without opening it.
+def require_regular(file: Path | int, most: int, least: int = 0) -> None:
+    """Raise BadFileError unless a path or open file is a regular one whose number of bytes is in this range.
 
-    Opening a named pipe would wait for someone to write to it, and some devices act when they are opened. Files of the
-    system, such as /proc/kmsg, have no bytes, and reading them may take forever.
+    It is not opened: opening a named pipe would wait for someone to write to it, and some devices act when they are
+    opened. Files of the system, such as /proc/kmsg, have no bytes, and reading them may take forever.
     """
-    status = path.stat()
-    _check_status(status, most)
-    if status.st_size < least:
-        raise BadFileError("it is empty" if status.st_size == 0 else "it is too short")
-
-
-def _check_status(status: os.stat_result, most: int) -> None:
+    status = os.fstat(file) if isinstance(file, int) else file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise BadFileError("it is not a regular file")
     if status.st_size > most:
         raise BadFileError(f"it has {status.st_size:,} bytes, more than the {most:,} that such a file may have")
+    if status.st_size < least:
+        raise BadFileError("it is empty" if status.st_size == 0 else "it is too short")
+
+
+def check_format(kind: str, values: Mapping[str, Any], path: Path) -> None:
+    """Raise RunError if a file was written by a newer version of this package than the one that reads it."""
+    found = values.get("format", 1)
+    if type(found) is not int or found < 1:
+        raise RunError(f"{path}: format is {found!r}; it must be a positive number, or the file is damaged")
+    if found > FORMATS[kind]:
+        raise RunError(
+            f"{path} was written by a newer version of rankingmatch (format {found}; this version reads up to "
+            f"{FORMATS[kind]}); upgrade rankingmatch to use it"
+        )
 
 
 # --- JSON ----------------------------------------------------------------------------------------------------
 
 
-def _finite(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A function that reads a number; NaN, infinity and huge numbers are refused, which Python would accept."""
-
-    def read(digits: str) -> Any:
-        if not math.isfinite(float(digits)):
-            raise BadFileError(f"it has the value {digits[:20]}")
-        return kind(digits)
-
-    return read
-
-
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text, whose numbers are finite."""
+    """The value of a JSON text; NaN, infinity and huge numbers are refused, which Python would accept."""
+
+    def finite(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+        def read(digits: str) -> Any:
+            if not math.isfinite(float(digits)):
+                raise BadFileError(f"it has the value {digits[:20]}")
+            return kind(digits)
+
+        return read
+
     try:
-        return json.loads(text, parse_constant=_finite(float), parse_int=_finite(int), parse_float=_finite(float))
+        return json.loads(text, parse_constant=finite(float), parse_int=finite(int), parse_float=finite(float))
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"it is not JSON: {error}"[:300]) from error
 
@@ -124,7 +138,7 @@ def in_line(number: int) -> Iterator[None]:
 # --- types ---------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Between:
     """The smallest and the largest number allowed, for a type `Annotated[int, Between(1, 4096)]`."""
 
@@ -148,13 +162,11 @@ PLAIN: dict[type, tuple[Callable[[Any], bool], str]] = {
 def typed(kind: type[T], values: Mapping[str, Any]) -> T:
     """An object of a dataclass from plain values, each of which must have the declared type."""
     hints = get_type_hints(kind, include_extras=True)
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(values.keys() - fields.keys()):
+    required = {field.name: field.default is field.default_factory is MISSING for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(values.keys() - required.keys()):
         raise BadFileError(f"it has an unknown value {unknown[0]!r:.50}")
-    for name, field in fields.items():
-        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        if name not in values and not has_default:
-            raise BadFileError(f"it has no {name}")
+    if missing := [name for name in required if required[name] and name not in values]:
+        raise BadFileError(f"it has no {missing[0]}")
     return kind(**{name: check_value(name, value, hints[name]) for name, value in values.items()})
 
 
@@ -176,6 +188,8 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
     good, expected = PLAIN[list if kind is tuple else kind]
     if not good(value):
         raise BadFileError(f"{name} is {value!r:.50}; it must be {expected}")
+    if kind is dict and inner:
+        return {key: check_value(str(key), one, inner[1]) for key, one in value.items()}
     if kind not in (tuple, list):
         return value
     hints = inner[:1] * len(value) if kind is list or inner[1:] == (Ellipsis,) else inner
@@ -187,8 +201,7 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
 # --- tensors -------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class TensorHeader:
+class TensorHeader(NamedTuple):
     """What a safetensors file says of itself: the shape of each tensor, and strings by name."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -206,18 +219,15 @@ def read_tensor_header(path: Path) -> TensorHeader:
             raise BadFileError("its header is damaged or too long")
         values = parse_object(file.read(length))
     metadata = values.pop("__metadata__", {})
-    strings = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
-    if not strings or len(values) > MOST_TENSORS:
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise BadFileError("its header is damaged")
     shapes, total = {}, 0
-    for name, about in values.items():
-        if not isinstance(about, dict):
-            raise BadFileError("its header is damaged")
+    for name, about in check_value("its header", values, dict[str, dict[str, Any]]).items():
         shape = check_value("shape", about.get("shape"), list[Annotated[int, Between(0, 2**40)]])
-        if len(shape) > 16:
-            raise BadFileError("its header is damaged")
         shapes[name] = tuple(shape)
-        total += math.prod(shape) * SIZES.get(check_value("dtype", about.get("dtype"), str), 1)
+        total += math.prod(shape[:16]) * SIZES.get(check_value("dtype", about.get("dtype"), str), 1)
+    if len(shapes) > MOST_TENSORS or any(len(shape) > 16 for shape in shapes.values()):
+        raise BadFileError("its header is damaged")
     if total > size:  # stored once each: a header could otherwise have many names for the same bytes
         raise BadFileError("its header has more tensors than the file")
     return TensorHeader(shapes, metadata)

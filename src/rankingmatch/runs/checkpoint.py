@@ -12,8 +12,7 @@ from safetensors.torch import load, save
 
 from rankingmatch.core.atomic import write_atomically, write_json
 from rankingmatch.core.errors import RunError, setting
-from rankingmatch.core.untrusted import check_value, read_bytes, read_json
-from rankingmatch.core.versions import FORMATS, check_format
+from rankingmatch.core.untrusted import FORMATS, check_format, check_value, read_bytes, read_json
 from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot, upgrade_tensors
 from rankingmatch.training.state import State
 

@@ -13,7 +13,7 @@ from rankingmatch.core.devices import computes_bfloat16, find_device
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import is_import_path
 from rankingmatch.core.options import Kind, Option, check, option, options_of, validate
-from rankingmatch.core.versions import FORMATS
+from rankingmatch.core.untrusted import FORMATS
 from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings, input_side

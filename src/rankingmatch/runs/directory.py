@@ -4,9 +4,11 @@ import json
 import os
 import platform
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ from rankingmatch.core.atomic import open_for_appending, write_atomically, write
 from rankingmatch.core.errors import ConfigError, RunError, setting, writing_remedy
 from rankingmatch.core.imports import require_trusted, trust
 from rankingmatch.core.untrusted import (
+    FORMATS,
     BadFileError,
     Size,
+    check_format,
     check_value,
     in_line,
     read_bytes,
@@ -28,7 +32,6 @@ from rankingmatch.core.untrusted import (
     read_json_lines,
     typed,
 )
-from rankingmatch.core.versions import FORMATS, check_format, source_commit
 from rankingmatch.networks import Classifier
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.model import ModelInfo, load_model
@@ -364,3 +367,21 @@ def _readable(path: Path, remedy: str = "") -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         remedy = remedy or f"start another run with {setting('out')}"
         raise RunError(f"{path} cannot be used ({reason}); {remedy}") from error
+
+
+@cache
+def source_commit() -> str:
+    """The first 12 digits of the commit of the source code, "+" if files have changed since; "" without Git."""
+    source = Path(__file__).resolve().parents[1]
+    if not (source.parents[1] / ".git").exists():  # installed, perhaps inside somebody else's repository
+        return ""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", source, *words], capture_output=True, text=True, timeout=10, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    try:
+        commit = git("rev-parse", "HEAD")[:12]
+        return commit + ("+" if commit and git("status", "-s", ".") else "")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

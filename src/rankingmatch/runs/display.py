@@ -10,8 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from rich.text import Text
 
 from rankingmatch.core.distributed import world_size
-from rankingmatch.core.names import printable
-from rankingmatch.core.terminal import plain_console, task_column
+from rankingmatch.core.names import plain_console, printable, task_column
 from rankingmatch.runs.events import print_event
 from rankingmatch.runs.job import Display, Job
 from rankingmatch.runs.predict import FilePredictions

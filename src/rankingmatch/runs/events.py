@@ -2,7 +2,7 @@
 
 import json
 
-from rankingmatch.core.versions import FORMATS
+from rankingmatch.core.untrusted import FORMATS
 
 __all__ = ["print_event"]
 

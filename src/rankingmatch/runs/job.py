@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from rankingmatch.core.errors import (
     setting,
 )
 from rankingmatch.core.names import to_utf8
-from rankingmatch.core.terminal import stop_requests
 from rankingmatch.core.untrusted import MOST_JSON, BadFileError, require_regular
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads
@@ -50,7 +50,17 @@ from rankingmatch.training.state import State, initial_state
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Display", "Job", "load_dataset", "load_split", "split_dataset", "start", "train_job", "training_records"]
+__all__ = [
+    "Display",
+    "Job",
+    "load_dataset",
+    "load_split",
+    "split_dataset",
+    "start",
+    "stop_requests",
+    "train_job",
+    "training_records",
+]
 
 # A class with so many times the labels of another is worth a warning: their sizes alone shift the difference of their
 # logits by ln 5 = 1.6.
@@ -269,6 +279,21 @@ def train_job(job: Job, display: Display | None = None) -> None:
             display.close()
     if job.stopped:
         raise Interrupted(resumable=job.run.path)
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Inside, SIGINT and SIGTERM are only recorded; the function it yields tells whether one has arrived."""
+    received: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number, handler in handlers.items():
+            if handler is not signal.SIG_IGN:  # nohup and the like ignore signals on purpose
+                signal.signal(number, lambda arrived, _: received.append(arrived))
+        yield lambda: bool(received)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def never() -> bool:

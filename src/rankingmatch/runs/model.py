@@ -15,9 +15,11 @@ from rankingmatch.core.errors import ConfigError, RunError, first_line
 from rankingmatch.core.imports import is_import_path, require_trusted
 from rankingmatch.core.imports import trust as trust_names
 from rankingmatch.core.untrusted import (
+    FORMATS,
     BadFileError,
     Between,
     TensorHeader,
+    check_format,
     check_value,
     parse_json,
     read_tensor_header,
@@ -25,7 +27,6 @@ from rankingmatch.core.untrusted import (
     require_finite,
     typed,
 )
-from rankingmatch.core.versions import FORMATS, check_format
 from rankingmatch.data.decode import preprocessing
 from rankingmatch.networks import Classifier, make_classifier, normalize_head
 from rankingmatch.networks.backbone import has_normalized_head

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TaskProgressColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from rankingmatch.core.terminal import plain_console, task_column
+from rankingmatch.core.names import plain_console, task_column
 from rankingmatch.data import Progress, no_progress
 from rankingmatch.runs.events import print_event
 

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, get_type_hints
 
 from rankingmatch.core.metrics import Errors, Percent
-from rankingmatch.core.untrusted import BadFileError, Between, Size, check_value, typed
-from rankingmatch.core.versions import FORMATS
+from rankingmatch.core.untrusted import FORMATS, BadFileError, Between, Size, check_value, typed
 from rankingmatch.training.records import Record
 
 Seconds = Annotated[float, Between(0, 1e12)]

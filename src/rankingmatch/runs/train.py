@@ -192,8 +192,8 @@ def _planned(data: str, request: Request) -> Plan:
     """The plan of a new run; if its time is given, with as many steps as fit into it."""
     minutes, given = request.minutes, request.settings
     require_exclusive({**given, "minutes": minutes}, "minutes", "epochs", "steps")
-    if minutes is not None and not minutes > 0:
-        raise ConfigError(f"{setting('minutes')} is {minutes:g}; give a positive number")
+    if minutes is not None and not 0.001 < minutes < 1e6:
+        raise ConfigError(f"{setting('minutes')} is {minutes:g}; it must be in (0.001, 1000000)")
     plan = resolve(data, request.method, given)
     if minutes is None:
         return plan

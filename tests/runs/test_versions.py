@@ -1,6 +1,8 @@
-"""Every file has a format number; one from a newer version is refused in a sentence."""
+"""Every file has a format number; one from a newer version is refused. A run records the commit of the source code."""
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ from safetensors.torch import save_file
 from tiny import tiny_settings, tiny_split, tiny_state
 
 import rankingmatch as rm
-from rankingmatch.core.errors import RunError
-from rankingmatch.core.versions import FORMATS, check_format
+from rankingmatch.core.untrusted import FORMATS, check_format
+from rankingmatch.runs import directory
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
-from rankingmatch.runs.directory import Run
+from rankingmatch.runs.directory import Run, source_commit
 from rankingmatch.runs.model import load_model
 
 
@@ -26,6 +28,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 FILES = {"config": "config.json", "split": "split.json", "result": "result.json", "metrics": "metrics.jsonl"}
+READ: dict[str, Callable[[Run], Any]] = {
+    "config": Run.config,
+    "split": Run.label_count,
+    "result": Run.result,
+    "metrics": Run.history,
+}
 
 
 def values_of(run: Run, kind: str) -> dict[str, Any]:
@@ -35,52 +43,43 @@ def values_of(run: Run, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_file_has_its_number(run: Run, kind: str) -> None:
+def test_a_file_has_its_number_and_a_newer_one_is_refused(run: Run, kind: str) -> None:
     assert values_of(run, kind)["format"] == FORMATS[kind]
-
-
-def test_checkpoint_and_model_have_their_numbers(run: Run) -> None:
-    checkpoint = next(run.checkpoints.glob("*.json"))
-    assert json.loads(checkpoint.read_text())["format"] == FORMATS["checkpoint"]
-    with safe_open(run.model_path, "pt") as file:
-        assert json.loads(file.metadata()["rankingmatch"])["format"] == FORMATS["model"]
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_a_newer_file_is_refused_in_a_sentence(run: Run, kind: str) -> None:
     path = run.path / FILES[kind]
     before = path.read_text()
     path.write_text(json.dumps({**values_of(run, kind), "format": 99}) + "\n")
-    read = {"config": run.config, "split": run.label_count, "result": run.result, "metrics": run.history}[kind]
     try:
-        with pytest.raises(RunError, match=r"newer version of rankingmatch \(format 99; .*upgrade"):
-            read()
+        with pytest.raises(rm.RunError, match=r"newer version of rankingmatch \(format 99; .*upgrade"):
+            READ[kind](run)
     finally:
         path.write_text(before)
 
 
-def test_a_newer_model_is_refused_in_a_sentence(run: Run, tmp_path: Path) -> None:
+def test_a_newer_model_is_refused(run: Run, tmp_path: Path) -> None:
     with safe_open(run.model_path, "pt") as file:
         values = json.loads(file.metadata()["rankingmatch"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert values["format"] == FORMATS["model"]
     save_file(tensors, tmp_path / "new.safetensors", {"rankingmatch": json.dumps({**values, "format": 99})})
-    with pytest.raises(RunError, match="newer version"):
+    with pytest.raises(rm.RunError, match="newer"):
         load_model(tmp_path / "new.safetensors", torch.device("cpu"))
 
 
-def test_a_newer_checkpoint_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     state = tiny_state(tiny_split(), tiny_settings())
     save_checkpoint(tmp_path, state)
     (path,) = tmp_path.glob("*.json")
-    values = {**json.loads(path.read_text()), "format": 99}
+    values = json.loads(path.read_text())
+    assert values["format"] == FORMATS["checkpoint"]
+    values["format"] = 99
     path.write_text(json.dumps({**values, **checksums(values, path.with_suffix(".safetensors").read_bytes())}))
-    with pytest.raises(RunError, match="newer version"):
+    with pytest.raises(rm.RunError, match="newer"):
         restore_latest(tmp_path, state)
 
 
 @pytest.mark.parametrize("number", [0, -1, "1", None, 1.5, True])
 def test_a_number_that_is_none_is_refused(number: Any, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="format is"):
+    with pytest.raises(rm.RunError, match="format"):
         check_format("config", {"format": number}, tmp_path)
 
 
@@ -96,3 +95,22 @@ def test_a_file_without_a_number_is_an_old_one(run: Run) -> None:
     assert run.label_count() == 40
     assert run.result() is not None
     assert run.history()
+
+
+def test_the_commit_and_whether_files_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    module = tmp_path / "src/package/runs/directory.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    monkeypatch.setattr(directory, "__file__", str(module))
+    assert source_commit.__wrapped__() == ""  # no repository
+    git("init", "-q")
+    assert source_commit.__wrapped__() == ""  # no commit
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert source_commit.__wrapped__() == git("rev-parse", "HEAD")[:12]
+    module.write_text("changed")
+    assert source_commit.__wrapped__() == git("rev-parse", "HEAD")[:12] + "+"

@@ -55,7 +55,7 @@ def test_the_smallest_and_largest_number_train_or_are_refused(
 ) -> None:
     quick: dict[str, Any] = {"labels": 40, "batch_size": 8, "mu": 1, "network": "small", "threads": 1}
     quick |= {option.name: value} if option.name == "epochs" else {"steps": 100, option.name: value}
-    named = (option.name,)
+    named: tuple[str, ...] = (option.name,)
     try:
         job = start(Run(tmp_path / "run"), resolve("digits", method, quick))
         list(itertools.islice(training_records(job), 2))

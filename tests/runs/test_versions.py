@@ -99,8 +99,9 @@ def test_a_file_without_a_number_is_an_old_one(run: Run) -> None:
 
 def test_the_commit_and_whether_files_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*arguments: str) -> str:
-        command = ["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     module = tmp_path / "src/package/runs/directory.py"
     module.parent.mkdir(parents=True)

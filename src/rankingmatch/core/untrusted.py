@@ -10,7 +10,7 @@ import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -183,7 +183,7 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
     if kind in (Union, UnionType):
         (plain,) = (part for part in inner if part is not NoneType)
         return None if value is None else check_value(name, value, plain)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return typed(kind, check_value(name, value, dict))
     good, expected = PLAIN[list if kind is tuple else kind]
     if not good(value):

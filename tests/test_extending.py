@@ -75,7 +75,7 @@ class MoreSettings(TrainSettings):
 def test_an_option_is_one_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(config.SECTIONS, "training", MoreSettings)
     flags = {flag.opts[0]: flag.help or "" for flag in setting_flags()}
-    assert flags["--patience"] == "Evaluations without progress, unlike --steps. [default 3; in [1, inf)]"
+    assert flags["--patience"] == "Evaluations without progress, unlike --steps. [default 3; at least 1]"
     with pytest.raises(rm.ConfigError, match=r"patience is 0; it must be in \[1, inf\)"):
         resolve("digits", "supervised", {"patience": 0})
     chosen = resolve("digits", "supervised", {"patience": 5}).config

@@ -66,7 +66,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     device : str, default="auto"
         Where to compute: "cpu", "cuda"…; by default the accelerator if there is one.
     threads : int, optional
-        CPU threads; PyTorch's choice by default.
+        Number of CPU threads. By default, PyTorch's choice.
     random_state : int, RandomState instance or None
         Determines the initial weights, batches and views.
     verbose : int, default=0

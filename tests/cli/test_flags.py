@@ -100,4 +100,4 @@ def help_of(name: str) -> str:
 def test_help_has_the_default_of_every_method() -> None:
     assert "default 1.0, 10.0 for pi-model, 50.0 for mean-teacher" in help_of("unlabeled_weight")
     assert "default 0.95, 0.8 for uda, 0.7 for finessl; in (0, 1]; for pseudo-label, uda" in help_of("threshold")
-    assert help_of("epsilon").endswith("[default 6.0; in [0, inf); for vat]")
+    assert help_of("epsilon").endswith("[default 6.0; at least 0; for vat]")

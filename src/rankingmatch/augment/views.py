@@ -38,12 +38,12 @@ class ViewSettings:
     )
     strong: Literal["randaugment", "ctaugment"] = option(
         "randaugment",
-        "Strong view: operations at random magnitudes, or at magnitudes learned during training, at which the model "
-        "still recognizes labeled images.",
+        "Strong view: RandAugment draws magnitudes at random; CTAugment learns at which ones the model still "
+        "recognizes labeled images.",
     )
     bank_views: int = option(
         6,
-        "With {tune} top or head: precomputed weak and strong views of each image.",
+        "With {tune} top or head: number of weak and of strong views of each image that are computed in advance.",
         interval="[1, 64]",
     )
     operations: int = option(2, "Strong view: number of operations drawn for each image.", interval="[0, 1024]")

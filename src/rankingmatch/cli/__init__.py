@@ -145,13 +145,13 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     type=click.IntRange(1, 10**9),
     metavar="N",
     default=10_000,
-    help="Number of unlabeled images to look at, at most. [10000]",
+    help="Largest number of unlabeled images whose pseudo-labels are shown. [10000]",
 )
 @click.option(
     "--points",
     type=click.IntRange(10, 10**6),
     metavar="N",
-    help="Points of a map of images, at most; t-SNE of many takes long. [2000; fewer for several runs]",
+    help="Largest number of images on a map; t-SNE takes long for many. [2000; fewer for several runs]",
 )
 @device_option
 @trust_option

@@ -48,10 +48,16 @@ def _help(option: Option, methods: Mapping[str, Option]) -> str:
         special = (f"{value} for {', '.join(_short(names))}" for value, names in others.items())
         facts.append(", ".join([f"default {_text(option.default)}", *special]))
     if option.interval:
-        facts.append(f"in {option.interval}")
+        facts.append(_range(option.interval))
     if methods:
         facts.append(f"for {', '.join(_short(methods))}")
     return _spelled(option.help) + (f" [{'; '.join(facts)}]" if facts else "")
+
+
+def _range(interval: str) -> str:
+    """An interval in words, if it has no upper end: [0, inf) → at least 0."""
+    low = interval[1:].removesuffix(", inf)")
+    return f"in {interval}" if ")" in low or "]" in low else f"{'at least' if interval[0] == '[' else 'above'} {low}"
 
 
 def _spelled(help: str) -> str:

@@ -34,12 +34,12 @@ BENCHMARKS = {"labeling": bench_labeling}
 
 @click.command(cls=BenchCommand)
 @click.argument("recipes", nargs=-1)
-@click.option("--scale", metavar="NAME", help="tiny, laptop or paper; by default the recipe's, usually paper.")
+@click.option("--scale", metavar="NAME", help="Size of the runs: tiny, laptop or paper. [the recipe's, usually paper]")
 @click.option(
     "--folds",
     type=click.IntRange(1, 10000),
     metavar="N",
-    help="Number of seeds, starting at 0; by default the recipe's.",
+    help="Number of seeds, starting at 0. [the recipe's]",
 )
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", default=1, help="Number of runs at a time. [1]")
 @on_option("Where to run: in processes on this machine, or on a Ray cluster.")
@@ -48,13 +48,13 @@ BENCHMARKS = {"labeling": bench_labeling}
 @click.option(
     "--gpus-per-run", type=NumberType(0, 1024), metavar="N", help="With --on ray: GPUs per run, or a fraction. [0]"
 )
-@click.option("--dry-run", is_flag=True, help="Only list the runs, with the time of those that are finished.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs, with the times of finished ones.")
 @click.option("--out", type=PathType(), default=Path("runs/bench"), help="Directory. [runs/bench]")
 @click.option(
     "--keep",
     type=PathType(),
     metavar="DIR",
-    help="Keep the results of finished runs in DIR, in one small file per recipe, and do not run these again.",
+    help="Keep the results of finished runs in DIR, in a small file for each recipe, and do not repeat these runs.",
 )
 @click.option("--markdown", type=PathType(), help="Also write the tables to this file.")
 @click.option("--csv", type=PathType(), help="Also write the figures, fold by fold, to this file.")
@@ -65,7 +65,9 @@ BENCHMARKS = {"labeling": bench_labeling}
     help="Also draw errors against the number of labels, or time and memory, into this directory.",
 )
 @click.option("--data", metavar="FOLDER", help="Folder of images, or a dataset, instead of the one in the recipe.")
-@click.option("--data-dir", metavar="DIR", help="Directory of the datasets' files, or where they are downloaded to.")
+@click.option(
+    "--data-dir", metavar="DIR", help="Directory that has the datasets' files, or that they are downloaded to."
+)
 @click.option("--device", metavar="STR", help="Device: cpu, cuda, cuda:1, mps…")
 @click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="Any option of `train`, for all runs.")
 @trust_option

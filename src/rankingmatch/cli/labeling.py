@@ -22,7 +22,7 @@ method_option = click.option(
     "--method",
     metavar="NAME",
     default=DEFAULT_METHOD,
-    help="What trains the model of the labels so far, on features of a pretrained network: a method, or "
+    help="What trains the model on the labels so far, on features of a pretrained network: a method, or "
     f"{LOGISTIC_REGRESSION}. [{DEFAULT_METHOD}]",
 )
 
@@ -34,7 +34,7 @@ method_option = click.option(
     "--labels-csv",
     type=PathType(),
     metavar="FILE",
-    help="Where labels are saved, one row for each event; `train --labels-csv` reads it. [FOLDER/labels.csv]",
+    help="File that labels are saved to, for `train --labels-csv`. [FOLDER/labels.csv]",
 )
 @click.option(
     "--port",
@@ -45,8 +45,8 @@ method_option = click.option(
 @click.option(
     "--host",
     default="127.0.0.1",
-    help="Address to listen on. With 0.0.0.0, everyone in your network who has the printed address can see and label "
-    "the images; the connection is not encrypted. [127.0.0.1]",
+    help="Address to listen on. With 0.0.0.0, anyone in your network who has the printed address can see and "
+    "label the images, over an unencrypted connection. [127.0.0.1]",
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
 @method_option

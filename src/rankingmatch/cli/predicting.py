@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 @click.option("--probabilities", is_flag=True, help="Also write the probabilities of all classes.")
 @click.option("--sort-into", type=PathType(), metavar="DIR", help="Copy images into class folders.")
 @click.option("--link", is_flag=True, help="With --sort-into: link images instead of copying them.")
-@click.option("--null", is_flag=True, help="Names on standard input end with a null byte, as of find … -print0.")
+@click.option(
+    "--null", is_flag=True, help="Names on standard input end with a null byte, as `find -print0` writes them."
+)
 @on_option("Where to compute: in this process, or on a Ray cluster whose machines see RUN and IMAGES.")
 @ray_address_option
 @best_option

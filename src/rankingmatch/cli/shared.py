@@ -46,13 +46,14 @@ trust_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_trust,
-    help="Import methods and networks that a run, model or recipe names as package.module:name, which runs their code.",
+    help="Import the methods and networks that a run, model or recipe names as package.module:name. This runs "
+    "their code.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON lines for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 best_option = click.option(
     "--best", is_flag=True, help="Use the weights with the lowest validation error instead of the last ones."
 )
-device_option = click.option("--device", metavar="STR", help="Device to compute on; by default the one of the run.")
+device_option = click.option("--device", metavar="STR", help="Device to compute on; by default, the run's.")
 ray_address_option = click.option(
     "--ray-address", metavar="ADDRESS", help="With --on ray: address of the cluster. [this machine only]"
 )

@@ -52,14 +52,13 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
     "--minutes",
     type=float,
     metavar="N",
-    help="Time for everything: train for as many steps as fit into it on this machine.",
+    help="Time for the whole command: train for as many steps as fit into it.",
 )
 @click.option(
     "--bank-on",
     type=click.Choice(["here", "ray"]),
     default="here",
-    help="Where to compute the frozen part of a network for the views of all images: in this process, or on a Ray "
-    "cluster. [here]",
+    help="Where to compute the outputs of a frozen part for all images: in this process, or on a Ray cluster. [here]",
 )
 @click.option(
     "--ray-address", metavar="ADDRESS", help="With --bank-on ray: address of the cluster. [this machine only]"

@@ -13,7 +13,7 @@ class DataSettings:
 
     labels: int | None = option(
         None,
-        "Number of training labels to keep, the same for each class; all others are hidden. 0 keeps all.",
+        "Number of training labels to keep, the same for each class; the others are hidden. 0 keeps all.",
         interval="[0, inf)",
         kind="labels",
     )
@@ -22,37 +22,39 @@ class DataSettings:
     )
     imbalance: float | None = option(
         None,
-        "γ: keep a long tail of labels. Class k of K has γ^(-(k-1)/(K-1)) times as many as the first class; below 1, "
-        "the last class has most.",
+        "γ: keep a long tail of labels. Class k of K keeps γ^(-(k-1)/(K-1)) times as many as the first "
+        "class; if γ is below 1, the last class keeps the most.",
         interval="(0, inf)",
         kind="labels",
     )
     unlabeled_imbalance: float | None = option(
         None,
-        "γ of the unlabeled images, of which the others are left out; as {imbalance} by default.",
+        "γ of the unlabeled images; the rest of them is left out. By default, {imbalance}.",
         interval="(0, inf)",
         kind="labels",
     )
     split: str | None = option(
         None,
-        "The split.json of a run: use its labeled and validation images instead of drawing them with the seed.",
+        "Use the labeled and validation images of this split.json of a run, instead of drawing them.",
         kind="labels",
         path=True,
     )
     unlabeled: str | None = option(
         None,
-        "A folder of unlabeled images, or shards, in addition to the images of a folder.",
+        "Folder or shards of more unlabeled images.",
         kind="source",
         path=True,
     )
     labels_csv: str | None = option(
         None,
-        "The labels of a folder's images: a CSV file with the columns file and label, which is empty for unlabeled "
-        "images; a column part may say train, test, or none for images to leave out.",
+        "CSV file with the labels of a folder's images, in the columns file and label (empty if unlabeled). "
+        "An optional column part has train, test, or none to leave an image out.",
         kind="source",
         path=True,
     )
-    balanced: bool = option(False, "Draw labeled images of all classes equally often, however many each class has.")
+    balanced: bool = option(
+        False, "Draw labeled images of all classes equally often, whatever the sizes of the classes."
+    )
     include_labeled: bool = option(
         False, "Add the labeled images to the unlabeled ones, as FixMatch did.", kind="labels"
     )
@@ -63,7 +65,8 @@ class DataSettings:
     )
     image_size: int | None = option(
         None,
-        "Resize all images to squares of this side; {padding} and {cutout} follow unless given.",
+        "Resize all images to squares with sides of this many pixels; {padding} and {cutout} scale with it "
+        "unless given.",
         interval="[1, 4096]",
         kind="source",
     )

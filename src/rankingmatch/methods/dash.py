@@ -30,11 +30,13 @@ class Dash(Method):
     )
     least_loss: float = option(
         0.05,
-        "ρ_min: smallest threshold on the loss of a pseudo-label; there, pseudo-labels become hard.",
+        "ρ_min: smallest threshold on the loss of a pseudo-label. Pseudo-labels are hard from there on.",
         interval="(0, inf)",
     )
     warm_up: float = option(
-        1 / 512, "Fraction of training on labeled images only, after which their loss sets ρ.", interval="[0, 1)"
+        1 / 512,
+        "Fraction of training on labeled images only; their loss at its end sets the threshold ρ.",
+        interval="[0, 1)",
     )
     weak_pass: WeakPass = shared_options.weak_pass()
 

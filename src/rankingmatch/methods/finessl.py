@@ -26,7 +26,7 @@ class FineSSL(Method):
     threshold: float = shared_options.threshold(0.7)
     unlabeled_weight: float = shared_options.unlabeled_weight(3.0)
     class_margin: float = option(
-        8.0, "α: margin of a class that is never learned, if others are learned.", interval="[0, inf)"
+        8.0, "α: margin of a class that is not learned at all while others are.", interval="[0, inf)"
     )
     label_smoothing: float = option(
         0.5, "Smoothing of the pseudo-labels that train the auxiliary head.", interval="[0, 1)"

@@ -60,19 +60,19 @@ class RankingMatch(Method):
     )
     true_triplets: bool = option(
         False,
-        "BatchHard: the positive of an anchor is another image, and an anchor without one contributes 0; by default it "
-        "may be the anchor itself, at the distance 0, as in Eq. 5.",
+        "BatchHard: require another image as the positive; an anchor without one contributes 0. By default "
+        "the anchor may be its own positive, at distance 0, as in Eq. 5.",
         used_by=("bh",),
     )
     temperature: float = option(0.2, "T: temperature of the contrastive loss.", interval="(0, inf)", used_by=("ct",))
     similarity: Similarity = option(
         "cosine",
-        "Contrastive: the cosine, as in SimCLR, or the dot product, which has no bound without {l2_normalize}.",
+        "Contrastive: cosine, as in SimCLR, or dot product, which is unbounded without {l2_normalize}.",
         used_by=("ct",),
     )
     l2_normalize: bool = option(True, "L2-normalize the vectors that are ranked.")
     rank_on: Literal["logits", "features"] = option(
-        "logits", "C: rank the logits, as in the paper, or the features that the head takes."
+        "logits", "C: rank the logits, as in the paper, or the features, which are the input of the head."
     )
     rank_all: bool = option(False, "Rank all unlabeled images, not only the confident ones.")
     weak_pass: WeakPass = shared_options.weak_pass()

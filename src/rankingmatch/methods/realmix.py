@@ -24,13 +24,13 @@ class RealMix(Method):
     ramp: float = shared_options.ramp(0.125)
     guesses: int = shared_options.guesses()
     strong_views: int = option(
-        1, "Number of strong views that have the guess of the weak ones as their target.", interval="[0, 64]"
+        1, "Number of strong views that are trained on the label guessed from the weak ones.", interval="[0, 64]"
     )
     sharpening: float = shared_options.sharpening()
     alpha: float = shared_options.alpha()
     tsa: Annealing = shared_options.tsa("linear")
     dropped: float = option(
-        0.1, "Fraction of the mixed unlabeled rows of a batch, the least confident ones, to ignore.", interval="[0, 1)"
+        0.1, "Fraction of a batch's mixed unlabeled images to ignore: the least confident ones.", interval="[0, 1)"
     )
 
     @property

@@ -35,7 +35,7 @@ class ReMixMatch(Method):
     alpha: float = shared_options.alpha()
     labeled_view: Literal["weak", "strong"] = option(
         "weak",
-        "The view of the labeled images; strong is the authors' choice, and the default on the paper's datasets.",
+        "View of the labeled images. The authors use strong, which is the default on the paper's datasets.",
     )
 
     @property

@@ -48,7 +48,11 @@ def ramp(default: float) -> Any:
 
 def guesses(default: int = 2) -> Any:
     """K views that share a guessed label."""
-    return option(default, "K: views of an unlabeled image that share one guessed label.", interval="[1, 64]")
+    return option(
+        default,
+        "K: number of views of an unlabeled image whose predictions are averaged into its guessed label.",
+        interval="[1, 64]",
+    )
 
 
 def sharpening(default: float = 0.5) -> Any:
@@ -93,8 +97,9 @@ def weak_pass(default: str = "joint") -> Any:
     """How the weak views are passed through the network."""
     return option(
         default,
-        "How weak views are passed through the network: in one joint pass with the other views, as in FixMatch; or in "
-        "a pass of their own without gradients, normalized by BatchNorm's running statistics or by their own batch.",
+        "How weak views go through the network: in one pass with the other views, as in FixMatch (joint), or "
+        "in a pass of their own without gradients, normalized by BatchNorm's running statistics (running) or "
+        "their own (batch).",
     )
 
 
@@ -111,8 +116,8 @@ def rebalance() -> Any:
     """The remedy for classes of different sizes."""
     return option(
         "none",
-        "Remedy for unbalanced classes: align the pseudo-labels with the labels (alignment), adjust the logits of the "
-        "labeled loss (logit-adjustment), debiaspl, abc, darp, daso or crest.",
+        "Remedy for unbalanced classes: alignment aligns the pseudo-labels with the labels, logit-adjustment "
+        "shifts the logits of the labeled loss; the others are named after their papers.",
     )
 
 

@@ -22,7 +22,9 @@ class SoftMatch(Method):
 
     unlabeled_weight: float = shared_options.unlabeled_weight()
     sigmas: float = option(2.0, "n: the standard deviation of the Gaussian is σ / n.", interval="(0, inf)")
-    uniform_alignment: bool = option(True, "Divide predictions by the average prediction before taking confidences.")
+    uniform_alignment: bool = option(
+        True, "Divide predictions by the average prediction before their confidence is taken."
+    )
     statistics_decay: float | None = shared_options.statistics_decay()
     weak_pass: WeakPass = shared_options.weak_pass()
     rebalance: Rebalance = shared_options.rebalance()

@@ -73,16 +73,16 @@ class NetworkSettings:
     )
     tune: Tune = option(
         "all",
-        "What is trained: all weights; the top, that is the upper half of the network; or only its head. With top and "
-        "head, the frozen part is computed once for {bank_views} views of each image.",
+        "What to train: all weights, the upper half of the network (top), or only its head. With top and "
+        "head, the outputs of the frozen part are computed once, for {bank_views} views of each image.",
     )
     fixed_batchnorm: bool | None = option(
-        None, "Keep BatchNorm's running statistics fixed; by default, if the weights are pretrained."
+        None, "Keep BatchNorm's running statistics fixed. By default, on for pretrained weights."
     )
     initial_head: Literal["random", "fitted"] = option(
         "random",
-        "How the head starts: with random weights, or fitted to the labels on normalized pretrained features. If the "
-        "method uses unlabeled images, their labels are first predicted from these features.",
+        "Initial head: random weights, or fitted to the labels on normalized pretrained features. If the "
+        "method uses unlabeled images, it first predicts their labels from these features.",
     )
     weights: str | None = option(
         None,

@@ -29,16 +29,16 @@ class ExecutionSettings:
 
     data_dir: str | None = option(
         None,
-        "Directory of the dataset's files, or where they are downloaded to; $RANKINGMATCH_DATA or the user's cache "
-        "directory by default.",
+        "Directory that has the dataset's files, or that they are downloaded to. By default, "
+        "$RANKINGMATCH_DATA or the user's cache directory.",
         kind="run",
         path=True,
     )
     device: str = option(
-        "auto", "Device: cpu, cuda, cuda:1, mps…; by default the accelerator if there is one.", kind="execution"
+        "auto", "Device: cpu, cuda, cuda:1, mps… auto is the accelerator if there is one.", kind="execution"
     )
     threads: int | None = option(
-        None, "CPU threads; PyTorch's choice by default.", interval="[1, 4096]", kind="execution"
+        None, "Number of CPU threads. By default, PyTorch's choice.", interval="[1, 4096]", kind="execution"
     )
     checkpoint_seconds: float = option(60.0, "Seconds between checkpoints.", interval="[0, inf)", kind="run")
     checkpoint_steps: int | None = option(
@@ -46,7 +46,7 @@ class ExecutionSettings:
     )
     compile: bool = option(False, "Compile the network with torch.compile; needs a C++ compiler or a GPU.", kind="run")
     measure_steps: bool = option(
-        False, "Record the seconds and the peak memory of every step in steps.csv.", kind="run"
+        False, "Record the seconds and the peak memory of each step in RUN/steps.csv.", kind="run"
     )
     license: str | None = option(None, "License of the model for its model card, such as CC-BY-4.0.", kind="run")
     tensorboard: bool = option(False, "Also write TensorBoard event files to RUN/tensorboard.", kind="run")

@@ -26,8 +26,8 @@ class TrainSettings:
     learning_rate: float = option(0.03, "η: initial learning rate; it decays as η cos(7πs/16S).", interval="(0, inf)")
     backbone_learning_rate: float | None = option(
         None,
-        "Initial learning rate of the network without its head, lower if it is pretrained; 0 freezes its weights. "
-        "{learning_rate} by default.",
+        "Initial learning rate of all layers below the head; 0 freezes them. By default, {learning_rate}, or "
+        "less if they are pretrained.",
         interval="[0, inf)",
     )
     optimizer: Literal["sgd", "adamw"] = option(
@@ -40,28 +40,28 @@ class TrainSettings:
     )
     trained_share: float = option(
         1.0,
-        "Share of the trained weights in the final ones; the rest are those that training started from. Less than 1 "
-        "keeps more of what a pretrained network knows.",
+        "Interpolate the final weights between the initial ones (0) and the trained ones (1). Below 1, a "
+        "pretrained network keeps more of what it knows.",
         interval="(0, 1]",
     )
     final_head: Literal["trained", "fitted"] = option(
         "trained",
-        "The head at the end: as trained, or fitted once more as with {initial_head} fitted, to the features that "
-        "training has improved; only if the method uses unlabeled images.",
+        "Final head: as trained, or fitted again, as by {initial_head} fitted, to the features after "
+        "training. Fitted needs a method that uses unlabeled images.",
     )
     seed: int = option(
         0,
-        "Random seed: determines the labels, initial weights, batches and views; a fold is a seed.",
+        "Random seed of the labels, initial weights, batches and views. Each fold of a recipe has its own.",
         interval="[0, inf)",
     )
     precision: Literal["float32", "bfloat16", "float16", "auto"] = option(
         "float32",
-        "Precision of the network's computation in training; losses always use float32. bfloat16 is faster where the "
-        "hardware supports it, and auto uses it there; float16, with a gradient scaler, is for GPUs that lack it.",
+        "Precision of the network in training; losses always use float32. auto uses bfloat16 where the "
+        "hardware makes it faster; float16, with a gradient scaler, is for GPUs without bfloat16.",
     )
     evaluate_every: int | None = option(
         None,
-        "Steps between evaluations; one epoch by default, and at least 20 evaluations per run.",
+        "Steps between evaluations. By default one epoch, or a twentieth of a shorter run.",
         interval="[1, inf)",
     )
     log_every: int = option(10, "Steps over which the displayed losses are averaged.", interval="[1, inf)")

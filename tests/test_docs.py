@@ -23,8 +23,7 @@ from rankingmatch import estimator
 from rankingmatch.augment import OPERATIONS
 from rankingmatch.cli import main
 from rankingmatch.core import errors
-from rankingmatch.data import Benchmark, ImageFolder
-from rankingmatch.data.presets import suggested_settings
+from rankingmatch.data import Benchmark, ImageFolder, suggested_settings
 from rankingmatch.methods import METHODS
 from rankingmatch.networks import NETWORKS
 from rankingmatch.report.sections import embedding

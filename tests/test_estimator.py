@@ -22,8 +22,7 @@ from tiny import tiny_images, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError, InputError, RunError
-from rankingmatch.data import benchmark
-from rankingmatch.data.presets import suggested_settings
+from rankingmatch.data import benchmark, suggested_settings
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs import photographs
 from rankingmatch.runs.config import resolve

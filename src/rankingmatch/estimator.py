@@ -17,9 +17,8 @@ from rankingmatch.core.atomic import write_output
 from rankingmatch.core.devices import find_device, on_threads
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.core.randomness import Purpose, numpy_generator
-from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split
+from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split, suggested_settings
 from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
-from rankingmatch.data.presets import suggested_settings
 from rankingmatch.heads.fitting import start_head
 from rankingmatch.methods import make_method
 from rankingmatch.networks import predict_probabilities

@@ -15,9 +15,8 @@ from scipy.io import savemat
 
 from rankingmatch.core.errors import DataError
 from rankingmatch.data import Dataset, DataSettings, benchmark, make_split, no_progress
-from rankingmatch.data.cache import load_cached
-from rankingmatch.data.distributions import FASHION_MNIST
-from rankingmatch.data.resize import resize_images
+from rankingmatch.data.benchmarks import FASHION_MNIST
+from rankingmatch.data.cache import load_cached, resize_images
 
 
 @pytest.fixture(autouse=True)
@@ -284,7 +283,7 @@ def no_gzip(data_dir: Path) -> str:
         (truncated_zip, "is damaged"),
         (no_zip, "is damaged"),
         (missing_file, "test_32x32.mat is missing, but train_32x32.mat is there"),
-        (missing_batch, "data_batch_3 cannot be read"),
+        (missing_batch, "has no data_batch_3"),
         (malicious_pickle, "a pickle asks for posix.system"),
         (torn_pickle, "is not a pickle of plain data"),
         (escaping_tar, "outside of the archive"),

@@ -11,10 +11,9 @@ from image_folders import class_folders
 from shard_files import write_parquet
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import find_source
+from rankingmatch.data import UnreadableError, find_source
 from rankingmatch.data import parquet_shards as module
 from rankingmatch.data.folder_contents import images_below, scan_folder
-from rankingmatch.data.image_files import UnreadableError
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -100,7 +99,7 @@ def test_without_pyarrow(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"x": [1], "label": [1]}, "it has no column image, but x, label"),
         ({"image": [5], "label": [1]}, "its column image has values of type int64 instead of bytes"),
         ({"image": [{"path": "x"}]}, "its column image has values of type struct"),
-        ({"image": [b"x"], "label": [1.5]}, "the label is 1.5; it must be a text or a whole number"),
+        ({"image": [b"x"], "label": [1.5]}, "the label is 1.5; it must be a string or a whole number"),
     ],
 )
 def test_other_columns_are_errors_of_one_line(tmp_path: Path, columns: dict[str, Any], reason: str) -> None:

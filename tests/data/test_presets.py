@@ -2,7 +2,7 @@
 
 import pytest
 
-from rankingmatch.data.presets import suggested_settings
+from rankingmatch.data import suggested_settings
 from rankingmatch.runs.config import assemble
 
 

@@ -13,9 +13,8 @@ from image_folders import class_folders, picture
 from shard_files import member, samples, shards_of, write_tar
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import Dataset, DataSettings, find_source, make_split
+from rankingmatch.data import Dataset, DataSettings, UnreadableError, find_source, make_split
 from rankingmatch.data.folder_contents import images_below, labeled_files, scan_folder
-from rankingmatch.data.image_files import UnreadableError
 from rankingmatch.data.shards import part_of_shard, shards_at
 
 
@@ -171,7 +170,7 @@ def test_evaluation_takes_the_test_shards_or_else_the_labeled_ones(shards: Path)
     assert labeled_files(shards, classes)[1] == [0] * 4 + [1] * 4 + [2] * 4
     with pytest.raises(DataError, match="was not trained on the class 'red', only on blue, green"):
         labeled_files(shards, classes[:2])
-    with pytest.raises(DataError, match="have no images with labels"):
+    with pytest.raises(DataError, match="has no images with labels"):
         labeled_files(shards / "unlabeled-0.tar", classes)
 
 
@@ -248,10 +247,10 @@ def test_json_that_is_no_label_is_an_error_of_one_line(tmp_path: Path) -> None:
     for content, reason in (
         (b"[1]", "it is not a JSON object"),
         (b"{", "it is not JSON"),
-        (json.dumps({"label": 1.5}).encode(), "the label is 1.5; it must be a text or a whole number"),
+        (json.dumps({"label": 1.5}).encode(), "the label is 1.5; it must be a string or a whole number"),
         (json.dumps({"label": True}).encode(), "the label is True; it must be"),
         (json.dumps({"label": "x" * 300}).encode(), "the label has 300 characters, more than 255"),
-        (b"\xff", "it is not a text in UTF-8"),
+        (b"\xff", "'utf-8' codec"),
     ):
         path = write_tar(tmp_path / "x.tar", [member("a.png", image), member("a.json", content)])
         with pytest.raises(DataError) as raised:

@@ -18,7 +18,7 @@ from rankingmatch.data import (
     make_split,
     rows_to_json,
 )
-from rankingmatch.data.resize import resize_images
+from rankingmatch.data.cache import resize_images
 
 NAMES = ("cat", "dog", "owl")
 

@@ -2,16 +2,13 @@
 
 from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
-from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Split
-from rankingmatch.data.decode import decode_files
+from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Progress, Split, no_progress, under_way
+from rankingmatch.data.decode import ImageFile, UnreadableError, decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
-from rankingmatch.data.image_files import ImageFile
-from rankingmatch.data.image_folder import ImageFolder
-from rankingmatch.data.progress import Progress, no_progress, under_way
+from rankingmatch.data.image_folder import ImageFolder, suggested_settings
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
-from rankingmatch.data.settings import DataSettings
 from rankingmatch.data.sources import Source, dataset_title, find_source, is_benchmark, is_place
-from rankingmatch.data.split import assemble_split, hide_labels, make_split, rows_to_json
+from rankingmatch.data.split import DataSettings, assemble_split, hide_labels, make_split, rows_to_json
 
 __all__ = [
     "BENCHMARKS",
@@ -25,6 +22,7 @@ __all__ = [
     "Progress",
     "Source",
     "Split",
+    "UnreadableError",
     "assemble_split",
     "benchmark",
     "dataset_title",
@@ -42,5 +40,6 @@ __all__ = [
     "printable",
     "rows_of_step",
     "rows_to_json",
+    "suggested_settings",
     "under_way",
 ]

@@ -9,30 +9,13 @@ from sklearn.utils import column_or_1d
 from rankingmatch.core.errors import InputError
 from rankingmatch.data.dataset import UNLABELED
 
-__all__ = ["as_uint8", "encode_labels", "image_array", "label_array", "missing_labels", "white_of"]
-
 _MISSING = ("None", "nan", "<NA>", "NaT")  # str() of None, NaN and the missing values of pandas
 
 
 def encode_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Find the classes among labels, and the class index of each label.
+    """Find the sorted classes (classes,) among labels, and the index of each row's class, or -1; (n,) int64.
 
-    Parameters
-    ----------
-    y
-        Labels, (n,). Unlabeled is -1 or NaN among numbers; None, "" or NaN among strings.
-
-    Returns
-    -------
-    classes : ndarray
-        The sorted classes, (classes,).
-    labels : ndarray
-        The index of each row's class, or -1; (n,) int64.
-
-    Raises
-    ------
-    InputError
-        If `y` has no labels, or labels that cannot be used.
+    Unlabeled is -1 or NaN among numbers; None, "" or NaN among strings.
     """
     values = label_array(y)
     known = ~missing_labels(values)
@@ -50,23 +33,7 @@ def encode_labels(y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def label_array(y: Any) -> np.ndarray:
-    """Convert labels to an array, and check them.
-
-    Parameters
-    ----------
-    y
-        Labels, (n,) or (n, 1).
-
-    Returns
-    -------
-    ndarray
-        (n,): numbers, strings, or objects if a list mixes strings with None or NaN.
-
-    Raises
-    ------
-    InputError
-        If there are no labels, or their shape or type cannot be used.
-    """
+    """Labels (n,) or (n, 1) as a checked array (n,): numbers, strings, or objects if a list mixes strings with None."""
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; use -1 for unlabeled rows")
     values = y if hasattr(y, "dtype") else np.array(y, dtype=object)
@@ -97,18 +64,7 @@ def _check_labels(values: np.ndarray) -> None:
 
 
 def missing_labels(values: np.ndarray) -> np.ndarray:
-    """Find the unlabeled rows.
-
-    Parameters
-    ----------
-    values
-        As `label_array` returns them, (n,).
-
-    Returns
-    -------
-    ndarray
-        (n,) of bool, True for rows without a label.
-    """
+    """Which rows of a `label_array` have no label, (n,) of bool."""
     if values.dtype.kind in "iuf":
         return np.asarray((values == UNLABELED) | np.isnan(values))
     if values.dtype.kind == "b":
@@ -123,43 +79,14 @@ def _is_missing(value: Any) -> bool:
 
 
 def white_of(images: np.ndarray) -> float:
-    """Return the value of white: 1 for truth values, and for numbers up to 1; else 255.
-
-    Parameters
-    ----------
-    images
-        Of any shape.
-
-    Returns
-    -------
-    float
-        1 or 255.
-    """
+    """The value of white in images: 1 for truth values, and for numbers up to 1; else 255."""
     if images.dtype.kind == "f":
         return 1.0 if images.size and images.max() <= 1 else 255.0
     return 1.0 if images.dtype.kind == "b" or (images.size and images.max() == 1) else 255.0
 
 
 def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
-    """Convert images to an array, and check its shape and type.
-
-    Parameters
-    ----------
-    X
-        Images of one size, (n, h, w) or (n, h, w, c).
-    name
-        The name of the argument, for messages.
-
-    Returns
-    -------
-    ndarray
-        Numbers, (n, h, w, c); c is 1 for (n, h, w).
-
-    Raises
-    ------
-    InputError
-        If the shape or type cannot be used.
-    """
+    """Images of one size, (n, h, w) or (n, h, w, c), as a checked array of numbers (n, h, w, c)."""
     if hasattr(X, "toarray"):
         raise InputError(f"{name} is a sparse matrix; images must be a dense array (n, height, width[, channels])")
     try:
@@ -183,26 +110,9 @@ def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
 
 
 def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
-    """Scale and round images to uint8.
+    """Scale and round images from 0 (black) to `white` to uint8; integers above 1 are always in 0…255.
 
-    Parameters
-    ----------
-    values
-        Images of any shape, from 0 (black) to `white`; integers above 1 are always in 0…255.
-    white
-        The value of white, as `white_of` found it for the images of `fit`: 1 or 255.
-    name
-        The name of the argument, for messages.
-
-    Returns
-    -------
-    ndarray
-        uint8, of the same shape.
-
-    Raises
-    ------
-    InputError
-        If values are not between black and white.
+    `white` is what `white_of` found for the images of `fit`.
     """
     if values.dtype.kind == "b":
         return values.astype(np.uint8) * 255

@@ -14,9 +14,7 @@ from torch import Tensor
 
 from rankingmatch.core.atomic import opened_atomically
 from rankingmatch.core.errors import DataError, first_line, writing_remedy
-from rankingmatch.data.progress import Progress, no_progress
-
-__all__ = ["Bank", "BankFile", "bank_directory", "bank_key", "delete_old_banks", "read_bank"]
+from rankingmatch.data.dataset import Progress, no_progress
 
 log = logging.getLogger(__name__)
 
@@ -25,18 +23,10 @@ KEPT = 12  # banks in the cache, with those of evaluated images; the least recen
 
 @dataclass(frozen=True)
 class Bank:
-    """Maps of several views of every training image, and of the images that are evaluated.
+    """Maps (n, channels, height, width) of several views of every training image, and of the evaluated images."""
 
-    Attributes
-    ----------
-    views : dict of str to list of ndarray
-        For each name of a view, arrays (n, channels, height, width), one for each of the precomputed views.
-    validation, test : ndarray or None
-        Maps of the validation and the test images, without augmentation.
-    """
-
-    views: dict[str, list[np.ndarray]]
-    validation: np.ndarray | None = None
+    views: dict[str, list[np.ndarray]]  # for each name of a view, an array for each of the precomputed views
+    validation: np.ndarray | None = None  # without augmentation
     test: np.ndarray | None = None
 
     def draw(self, name: str, count: int, generator: torch.Generator) -> Tensor:
@@ -100,11 +90,10 @@ def read_bank(directory: Path, files: list[BankFile], progress: Progress = no_pr
 
 
 def _is_intact(path: Path, count: int) -> bool:
-    """Whether a file can be used; a damaged one is reported, and computed again."""
-    if not path.exists():
-        return False
     try:
         _map(path, count)
+    except FileNotFoundError:
+        return False
     except (EOFError, ValueError) as error:
         log.warning("%s is damaged (%s); it is computed again", path, first_line(error))
         return False
@@ -112,7 +101,6 @@ def _is_intact(path: Path, count: int) -> bool:
 
 
 def _map(path: Path, count: int) -> np.ndarray:
-    """Map a file into memory; raises ValueError if it is not a bank of this many images."""
     array: np.ndarray = np.load(path, mmap_mode="r")
     if array.dtype != np.float16 or len(array) != count:
         raise ValueError(f"{path.name} has {array.shape} values of type {array.dtype}")
@@ -124,16 +112,12 @@ def _write(path: Path, file: BankFile, progress: Progress, done: int, total: int
     with opened_atomically(path) as output:
         for index, batch in enumerate(file.batches()):
             if index == 0:
-                shape = (file.count, *batch.shape[1:])
-                np.lib.format.write_array_header_1_0(output, _header(shape))
-            output.write(np.ascontiguousarray(batch, dtype=np.float16).tobytes())
+                header = {"descr": "<f2", "fortran_order": False, "shape": (file.count, *batch.shape[1:])}
+                np.lib.format.write_array_header_1_0(output, header)
+            output.write(np.ascontiguousarray(batch, dtype="<f2").tobytes())
             done += len(batch)
             progress("computing features", done, total)
     return done
-
-
-def _header(shape: tuple[int, ...]) -> dict[str, object]:
-    return {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float16)), "fortran_order": False, "shape": shape}
 
 
 def delete_old_banks(directory: Path) -> None:

@@ -7,23 +7,20 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import platformdirs
+import torch
+from torch.nn import functional as F
 
 from rankingmatch.core.atomic import write_json
 from rankingmatch.core.errors import DataError, first_line, require, writing_remedy
 from rankingmatch.core.untrusted import check_value, parse_json
-from rankingmatch.data.dataset import UNLABELED, Dataset, Images
+from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Progress
 from rankingmatch.data.files import Distribution, FoundFiles, checksum, find_files, open_files
-from rankingmatch.data.progress import Progress
 from rankingmatch.data.readers import Chunk, DatasetStream
-from rankingmatch.data.resize import resize_images
-
-__all__ = ["FORMAT", "cache_directory", "load_cached", "read_or_write", "write_cache"]
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +68,14 @@ def _resized(dataset: Dataset, side: int) -> DatasetStream:
     return DatasetStream(dataset.classes, chunks(), dataset.folds)
 
 
+def resize_images(images: np.ndarray, side: int) -> np.ndarray:
+    """Images (n, side, side, c): each pixel is the mean of the area it covers; larger ones are interpolated."""
+    planes = torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32))
+    mode = "bicubic" if side > max(planes.shape[2:]) else "area"
+    resized = F.interpolate(planes, (side, side), mode=mode).round().clamp(0, 255).to(torch.uint8)
+    return resized.permute(0, 2, 3, 1).contiguous().numpy()
+
+
 def _key(found: FoundFiles) -> str:
     """The checksum of the files, stored as long as their sizes and times stay the same."""
     stamp = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in found.paths]
@@ -87,12 +92,14 @@ def _key(found: FoundFiles) -> str:
     return checksums[key]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _write_errors(directory: Path) -> Iterator[None]:
     """Turn the OSError of a failed write into a DataError."""
     try:
         yield
     except OSError as error:
+        if error.errno is None:  # not of the system: a damaged archive that is read meanwhile
+            raise
         raise DataError(
             f"the cache {directory} cannot be written ({error.strerror}); {writing_remedy(error)}, or choose another "
             "directory with the environment variable XDG_CACHE_HOME"
@@ -101,24 +108,17 @@ def _write_errors(directory: Path) -> Iterator[None]:
 
 def write_cache(directory: Path, stream: DatasetStream) -> None:
     """Write a dataset chunk by chunk into a temporary directory, which is renamed when it is complete."""
-    with _write_errors(directory.parent):
+    with _write_errors(directory.parent), contextlib.ExitStack() as stack:
         directory.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
-    try:
-        with _write_errors(directory.parent):
-            shapes = _write_chunks(temporary, stream)
-            metadata = {
-                **stream.notes,
-                "classes": stream.classes,
-                "folds": [fold.tolist() for fold in stream.folds],
-                "shapes": shapes,
-            }
-            (temporary / "about.json").write_text(json.dumps(metadata))
-            # If another process has written the same cache meanwhile, this one is not needed.
-            if not (directory / "about.json").exists():
-                temporary.rename(directory)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        stack.callback(shutil.rmtree, temporary, ignore_errors=True)
+        shapes = _write_chunks(temporary, stream)
+        folds = [fold.tolist() for fold in stream.folds]
+        metadata = {**stream.notes, "classes": stream.classes, "folds": folds, "shapes": shapes}
+        (temporary / "about.json").write_text(json.dumps(metadata))
+        # If another process has written the same cache meanwhile, this one is not needed.
+        if not (directory / "about.json").exists():
+            temporary.rename(directory)
 
 
 def _write_chunks(directory: Path, stream: DatasetStream) -> dict[str, tuple[int, ...]]:

@@ -9,33 +9,18 @@ import io
 import math
 import os
 import re
+import stat
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import islice
-from typing import IO, Any, Generic, NamedTuple, TypeVar
+from typing import IO, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps
 from PIL.ImageFile import ImageFile as PillowFile
-
-from rankingmatch.data.image_files import ImageFile, UnreadableError, file_size, open_file
-
-__all__ = [
-    "DecodedFiles",
-    "Header",
-    "UnreadableError",
-    "decode",
-    "decode_files",
-    "files_at_once",
-    "image_suffixes",
-    "open_image",
-    "preprocessing",
-    "read_header",
-    "view_image",
-]
 
 # Image formats. The others that Pillow supports are documents, or are read by starting other programs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
@@ -56,28 +41,57 @@ MOST_SCANNED_PIXELS = 2**30  # pixels times scans, which take seconds
 MOST_STORED_PIXELS = 178_956_970  # of a file, also of a JPEG that is decoded at a fraction of its size
 FILES_AT_ONCE = 64  # files that a thread decodes before it returns them,
 VALUES_AT_ONCE = 2**25  # or fewer if they have more values than this
+
+
+class UnreadableError(Exception):
+    """A file that cannot be read as an image; the message is the reason, such as "is empty"."""
+
+
+class StoredImage(Protocol):
+    """An image in a larger file. It is hashable, and `str` gives the name for tables and messages."""
+
+    @property
+    def size(self) -> int:
+        """The number of its bytes."""
+
+    def read(self) -> bytes:
+        """Its bytes; UnreadableError if the larger file has changed."""
+
+    def stamp(self, *, exactly: bool = False) -> str:
+        """What changes when its bytes do: sizes and times; with `exactly`, also when the file was created here."""
+
+
+ImageFile = str | StoredImage  # a path, or an image in a larger file
 File = TypeVar("File", bound=ImageFile)
 
 
-class DecodedFiles(NamedTuple, Generic[File]):
-    """Consecutive files, decoded: those that could be read, and the others.
+def file_size(file: ImageFile) -> int:
+    """The number of bytes of an image file."""
+    return os.stat(file).st_size if isinstance(file, str) else file.size  # noqa: PTH116
 
-    Attributes
-    ----------
-    files
-        The files that could be read, in order.
-    images
-        Their pixels, (len(files), h, w, c) uint8.
-    bad
-        The other files, each with the reason.
-    gray
-        Whether all images are grayscale.
-    """
+
+def open_file(file: ImageFile) -> io.BytesIO | io.BufferedReader:
+    """Open an image file to be read; UnreadableError if it is empty, or a folder, a device or the like."""
+    if not isinstance(file, str):
+        content = file.read()
+        if not content:
+            raise UnreadableError("is empty")
+        return io.BytesIO(content)
+    status = os.stat(file)  # noqa: PTH116 - a Path for each of a million files is slow
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableError("is not a file")
+    if status.st_size == 0:
+        raise UnreadableError("is empty")
+    return open(file, "rb")  # noqa: PTH123
+
+
+class DecodedFiles(NamedTuple, Generic[File]):
+    """Consecutive files, decoded: those that could be read, and the others, each with the reason."""
 
     files: tuple[File, ...]
-    images: np.ndarray
+    images: np.ndarray  # (len(files), h, w, c) uint8
     bad: tuple[tuple[File, str], ...]
-    gray: bool
+    gray: bool  # whether all images are grayscale
 
 
 class Header(NamedTuple):
@@ -96,20 +110,7 @@ def image_suffixes() -> frozenset[str]:
 
 
 def preprocessing(shape: tuple[int, int, int], *, crop: bool) -> dict[str, Any]:
-    """Describe how `decode` makes an array of a file, in plain values, for programs without this package.
-
-    Parameters
-    ----------
-    shape
-        (height, width, channels).
-    crop
-        As in `decode_files`.
-
-    Returns
-    -------
-    dict
-        Values by name; "order" has the names of the steps.
-    """
+    """Describe in plain values how `decode` makes an array of a file, for programs without this package."""
     height, width, channels = shape
     return {
         "order": ["draft", "orientation", "plain", "resize", "mode"],
@@ -146,12 +147,8 @@ def view_image(file: ImageFile, side: int) -> Image.Image:
     Raises UnreadableError if that is impossible.
     """
     with _opened(file) as image:
-        _check_cost(file, image)
-        if max(image.size) >= 2 * side:
-            image.draft(None, (side, side))
-        _check_size(image)
         profile = image.info.get("icc_profile")
-        plain = _plain(_upright(image)).convert("RGB")
+        plain = _plain_image(file, image, side, max(image.size)).convert("RGB")
         plain.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
         return _in_srgb(plain, profile) if profile and image.mode in ("RGB", "RGBA", "P") else plain
 
@@ -159,21 +156,10 @@ def view_image(file: ImageFile, side: int) -> Image.Image:
 def decode_files(
     files: Iterable[File], shape: tuple[int, int, int], *, crop: bool = False
 ) -> Iterator[DecodedFiles[File]]:
-    """Decode files in parallel; only a few of them are in memory at a time.
+    """Decode files in parallel, some at a time and in order; only a few of them are in memory.
 
-    Parameters
-    ----------
-    files
-        Paths of image files, or images in larger files.
-    shape
-        (height, width, channels), to which images are resized.
-    crop
-        Whether to keep the proportions and cut off what sticks out, at both sides alike; otherwise images are squeezed.
-
-    Yields
-    ------
-    DecodedFiles
-        Some files at a time, in order.
+    With `crop`, images keep their proportions, and what sticks out is cut off, at both sides alike; otherwise they are
+    squeezed.
     """
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     names = iter(files)
@@ -215,55 +201,11 @@ def _decode(file: ImageFile, shape: tuple[int, int, int], crop: bool) -> tuple[n
     height, width, channels = shape
     with _opened(file) as image:
         gray = image.mode in GRAY_MODES
-        # A large JPEG is decoded at the smallest simple fraction of its size that is at least three times the target.
-        enough = DRAFT * max(height, width)
-        _check_cost(file, image)
-        if min(image.size) >= 2 * enough:
-            image.draft(None, (enough, enough))
-        _check_size(image)
-        plain = _plain(_upright(image))
+        plain = _plain_image(file, image, DRAFT * max(height, width), min(image.size))
         if plain.size != (width, height):
             box = _middle(plain.size, width / height) if crop else None
             plain = plain.resize((width, height), FILTER, box, reducing_gap=REDUCING_GAP)
         return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), gray
-
-
-def _check_size(image: Image.Image) -> None:
-    if image.width * image.height > MOST_PIXELS:
-        raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
-
-
-def _check_cost(file: ImageFile, image: Image.Image) -> None:
-    """Raise UnreadableError for a file that would take minutes: a large plain PPM, or a JPEG with thousands of scans.
-
-    A progressive JPEG is in memory as a whole, also if it is decoded at a fraction of its size. A JPEG of another kind
-    has at most one pass per channel unless it is larger than its pixels.
-    """
-    if isinstance(image, PillowFile) and _is_plain(image) and file_size(file) > MOST_PLAIN_BYTES:
-        raise UnreadableError("has too many numbers as text")  # which Pillow reads slowly
-    if image.format != "JPEG":
-        return
-    pixels, progressive = image.width * image.height, "progressive" in image.info
-    if progressive and pixels > MOST_PROGRESSIVE_PIXELS:
-        raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a progressive JPEG")
-    if progressive or file_size(file) > pixels:
-        scans = _count_scans(file)
-        if scans > MOST_SCANS or scans * pixels > MOST_SCANNED_PIXELS:
-            raise UnreadableError(f"is a JPEG with {scans:,} scans, too many")
-
-
-def _is_plain(image: PillowFile) -> bool:
-    return image.format == "PPM" and image.tile[0][0] == "ppm_plain"
-
-
-def _count_scans(file: ImageFile) -> int:
-    """The number of markers that start a scan; compressed pixels never contain these two bytes."""
-    scans, last = 0, b""
-    with open_file(file) as stream:
-        while block := stream.read(1 << 20):
-            scans += (last + block).count(b"\xff\xda")
-            last = block[-1:]
-    return scans
 
 
 def _middle(size: tuple[int, int], ratio: float) -> tuple[float, float, float, float]:
@@ -333,16 +275,19 @@ def _opened(file: ImageFile) -> Iterator[Image.Image]:
 # --- pixels --------------------------------------------------------------------------------------------------
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    if image.format == "JPEG" and not {"exif", "xmp"} & image.info.keys():  # a shortcut for most small files
-        return image
-    with contextlib.suppress(Exception):  # damaged EXIF data: the image itself may be good
-        return ImageOps.exif_transpose(image)
-    return image
+def _plain_image(file: ImageFile, image: Image.Image, enough: int, side: int) -> Image.Image:
+    """An upright image without transparency, palette or 16-bit values: of mode L or RGB.
 
-
-def _plain(image: Image.Image) -> Image.Image:
-    """An image without transparency, palette or 16-bit values: of mode L or RGB."""
+    A JPEG whose `side` is at least twice what is `enough` is decoded at the smallest simple fraction that is enough.
+    """
+    _check_cost(file, image)
+    if side >= 2 * enough:
+        image.draft(None, (enough, enough))
+    if image.width * image.height > MOST_PIXELS:
+        raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for an image that is not a JPEG")
+    if image.format != "JPEG" or {"exif", "xmp"} & image.info.keys():  # most small JPEGs have neither
+        with contextlib.suppress(Exception):  # damaged EXIF data: the image itself may be good
+            image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
     if image.mode == "F":
@@ -352,6 +297,35 @@ def _plain(image: Image.Image) -> Image.Image:
         image = _in_mode(image, "RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return _in_mode(image, "L" if gray else "RGB")
+
+
+def _check_cost(file: ImageFile, image: Image.Image) -> None:
+    """Raise UnreadableError for a file that would take minutes: a large plain PPM, or a JPEG with thousands of scans.
+
+    A progressive JPEG is in memory as a whole, also if it is decoded at a fraction of its size. A JPEG of another kind
+    has at most one pass per channel unless it is larger than its pixels.
+    """
+    if image.format == "PPM" and isinstance(image, PillowFile) and image.tile[0][0] == "ppm_plain":
+        if file_size(file) > MOST_PLAIN_BYTES:
+            raise UnreadableError("has too many numbers as text")  # which Pillow reads slowly
+    elif image.format == "JPEG":
+        pixels, progressive = image.width * image.height, "progressive" in image.info
+        if progressive and pixels > MOST_PROGRESSIVE_PIXELS:
+            raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a progressive JPEG")
+        if progressive or file_size(file) > pixels:
+            scans = _count_scans(file)
+            if scans > MOST_SCANS or scans * pixels > MOST_SCANNED_PIXELS:
+                raise UnreadableError(f"is a JPEG with {scans:,} scans, too many")
+
+
+def _count_scans(file: ImageFile) -> int:
+    """The number of markers that start a scan; compressed pixels never contain these two bytes."""
+    scans, last = 0, b""
+    with open_file(file) as stream:
+        while block := stream.read(1 << 20):
+            scans += (last + block).count(b"\xff\xda")
+            last = block[-1:]
+    return scans
 
 
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:

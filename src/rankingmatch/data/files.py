@@ -9,29 +9,19 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 import platformdirs
 
 from rankingmatch.core.errors import DataError, first_line, setting
-from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data.dataset import Progress, no_progress
 from rankingmatch.data.readers import OriginalFiles, Reader
-
-__all__ = [
-    "Distribution",
-    "FoundFiles",
-    "RemoteFile",
-    "checksum",
-    "download",
-    "find_files",
-    "open_files",
-    "without_downloads",
-]
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +47,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Distribution:
-    """A form in which a dataset is distributed: its files, how to read them, and the folder an archive unpacks to."""
+    """A form in which a dataset is distributed: its files, their reader, and the folder that an archive contains."""
 
     files: tuple[RemoteFile, ...]
     reader: Reader
@@ -66,15 +56,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """A dataset's files on disk: an archive, plain files, or the files of an unpacked archive."""
+    """A dataset's files on disk: an archive, plain files, or the files of an unpacked archive in `root`."""
 
     distribution: Distribution
+    root: Path
     paths: tuple[Path, ...]
-
-
-def default_data_directory() -> Path:
-    """The directory of original files unless another is given."""
-    return Path(os.environ.get("RANKINGMATCH_DATA") or platformdirs.user_cache_path("rankingmatch") / "data")
 
 
 _downloads_allowed = ContextVar("downloads_allowed", default=True)
@@ -98,7 +84,8 @@ def find_files(
     progress: Progress = no_progress,
 ) -> FoundFiles:
     """Find the files of a dataset in `data_dir` or the default directory, or else in others; else download them."""
-    directories = [data_dir or default_data_directory(), *other_directories]
+    default = os.environ.get("RANKINGMATCH_DATA") or platformdirs.user_cache_path("rankingmatch") / "data"
+    directories = [data_dir or Path(default), *other_directories]
     for directory in directories:
         for distribution in distributions:
             found = _files_in(directory, distribution) or _files_in(directory / name, distribution)
@@ -114,35 +101,32 @@ def find_files(
 
 def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
     paths = [directory / file.name for file in distribution.files]
-    plain = [path if path.exists() else path.with_suffix("") if path.suffix == ".gz" else path for path in paths]
+    plain = [path if path.exists() or path.suffix != ".gz" else path.with_suffix("") for path in paths]
     present = [path for path in plain if path.is_file()]
     if len(present) == len(plain):
-        return FoundFiles(distribution, tuple(plain))
+        return FoundFiles(distribution, directory, tuple(plain))
     if present:
-        missing = next(path for path in plain if not path.is_file())
+        missing = next(path for path in plain if path not in present)
         raise DataError(
             f"{missing} is missing, but {present[0].name} is there; add it, or delete the others to download all"
         )
     unpacked = directory / distribution.folder
     if distribution.folder and unpacked.is_dir():
-        return FoundFiles(distribution, tuple(sorted(path for path in unpacked.rglob("*") if path.is_file())))
+        files = sorted(path for path in unpacked.rglob("*") if path.is_file())
+        return FoundFiles(distribution, unpacked, tuple(files))
     return None
 
 
 def checksum(found: FoundFiles) -> str:
     """MD5 of all files together; a warning is logged for a file that is not the original."""
-    sums = [_md5(path) for path in found.paths]
-    originals = found.distribution.files
-    if [path.name for path in found.paths] == [file.name for file in originals]:
-        for path, md5, file in zip(found.paths, sums, originals, strict=True):
-            if md5 != file.md5:
-                log.warning("%s is not the original file (its checksum differs); it is used anyway", path)
+    sums = []
+    originals = {file.name: file.md5 for file in found.distribution.files}
+    for path in found.paths:
+        with path.open("rb") as file:
+            sums.append(hashlib.file_digest(file, "md5").hexdigest())
+        if sums[-1] != originals.get(path.name, sums[-1]):
+            log.warning("%s is not the original file (its checksum differs); it is used anyway", path)
     return hashlib.md5("".join(sums).encode()).hexdigest()
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 # --- download ------------------------------------------------------------------------------------------------
@@ -160,23 +144,15 @@ def _download_all(name: str, distribution: Distribution, directory: Path, progre
                 f"{name} was not found and cannot be downloaded ({reason}): download {file.url} and put it into "
                 f"{directory}"
             ) from error
-    return FoundFiles(distribution, tuple(directory / file.name for file in distribution.files))
+    return FoundFiles(distribution, directory, tuple(directory / file.name for file in distribution.files))
 
 
 def download(file: RemoteFile, directory: Path, progress: Progress = no_progress) -> None:
-    """Download a file and verify its checksum; an interrupted download is resumed."""
+    """Download a file and verify its checksum; an interrupted download is kept in a .part file, and resumed."""
     import pooch
-
-    pooch.get_logger().setLevel(logging.WARNING)  # `progress` reports what it would log
-    downloader = _resuming(directory / file.name, progress)
-    pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=directory, downloader=downloader)
-
-
-def _resuming(target: Path, progress: Progress) -> Callable[[str, str, object], None]:
-    """A downloader for pooch that keeps an incomplete download in a .part file and requests the rest of it."""
     import requests
 
-    part = target.with_name(target.name + ".part")
+    part = directory / f"{file.name}.part"
 
     def fetch(url: str, output: str, _: object) -> None:
         done = part.stat().st_size if part.exists() else 0
@@ -188,15 +164,16 @@ def _resuming(target: Path, progress: Progress) -> Callable[[str, str, object], 
                 done = done if resumed else 0
                 length = int(response.headers.get("content-length", 0))
                 total = done + length if length else None
-                with part.open("ab" if resumed else "wb") as file:
+                with part.open("ab" if resumed else "wb") as target:
                     for content in response.iter_content(1 << 20):
-                        file.write(content)
+                        target.write(content)
                         done += len(content)
-                        progress(f"downloading {target.name}", done, total)
+                        progress(f"downloading {file.name}", done, total)
         # Moved even if it is wrong: pooch then deletes it, and the next attempt does not resume from wrong content.
         part.replace(output)
 
-    return fetch
+    pooch.get_logger().setLevel(logging.WARNING)  # `progress` reports what it would log
+    pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=directory, downloader=fetch)
 
 
 # --- archives ------------------------------------------------------------------------------------------------
@@ -204,90 +181,26 @@ def _resuming(target: Path, progress: Progress) -> Callable[[str, str, object], 
 
 @contextmanager
 def open_files(found: FoundFiles) -> Iterator[OriginalFiles]:
-    """Open a dataset's files, to be read by name."""
-    path = found.paths[0]
+    """Open a dataset's files, to be read by their names in the folder of the distribution."""
+    path, prefix = found.paths[0], f"{found.distribution.folder}/"
+    members: dict[str, Any]
+    opened: Callable[[Any], IO[bytes] | None]
     try:
-        if path.name.endswith(".tar.gz"):
-            with tarfile.open(path) as archive:
-                yield TarFiles(archive, path)
-        elif path.suffix == ".zip":
-            with zipfile.ZipFile(path) as zipped:
-                yield ZipFiles(zipped, path)
-        else:
-            yield DirectoryFiles(path.parent, found.distribution.folder)
+        with contextlib.ExitStack() as stack:
+            if path.name.endswith(".tar.gz"):
+                tar = stack.enter_context(tarfile.open(path))
+                members, opened = {member.name: member for member in tar if member.isfile()}, tar.extractfile
+            elif path.suffix == ".zip":
+                zipped = stack.enter_context(zipfile.ZipFile(path))
+                members, opened = {member.filename: member for member in zipped.infolist()}, zipped.open
+            else:
+                path, prefix = found.root, ""
+                members = {file.relative_to(path).as_posix(): file for file in found.paths}
+                opened = methodcaller("open", "rb")
+            for name in members:
+                if name.startswith("/") or ".." in PurePosixPath(name).parts:
+                    raise DataError(f"{path} has an entry '{name}' outside of the archive; refused, nothing was read")
+            inside = {name.removeprefix(prefix): member for name, member in members.items() if name.startswith(prefix)}
+            yield OriginalFiles(path, inside, opened)
     except DAMAGED as error:
         raise DataError(f"{path} is damaged ({error}); delete it and download it again") from error
-
-
-class DirectoryFiles:
-    """The files of a directory; if it is an unpacked archive, names begin with the folder that was in the archive."""
-
-    def __init__(self, path: Path, folder: str) -> None:
-        # The first file of an unpacked archive may be in a subfolder.
-        while folder and path.name != folder:
-            path = path.parent
-        self.root = path.parent if folder else path
-        self.directory = path
-
-    def names(self) -> list[str]:
-        """All files below the directory."""
-        return [path.relative_to(self.root).as_posix() for path in self.directory.rglob("*") if path.is_file()]
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file for reading."""
-        try:
-            return (self.root / name).open("rb")
-        except OSError as error:
-            raise DataError(f"{self.root / name} cannot be read ({error.strerror})") from error
-
-
-class TarFiles:
-    """The regular files of a tar archive."""
-
-    def __init__(self, archive: tarfile.TarFile, path: Path) -> None:
-        self.archive = archive
-        self.path = path
-        self.members = {member.name: member for member in archive if member.isfile()}
-        refuse_outside_names(self.members, path)
-
-    def names(self) -> list[str]:
-        """All files."""
-        return list(self.members)
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file for reading."""
-        file = self.archive.extractfile(self.members[name]) if name in self.members else None
-        if file is None:
-            raise _missing_entry(self.path, name)
-        return file
-
-
-class ZipFiles:
-    """The files of a zip archive."""
-
-    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
-        self.archive = archive
-        self.path = path
-        refuse_outside_names(archive.namelist(), path)
-
-    def names(self) -> list[str]:
-        """All files."""
-        return self.archive.namelist()
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a file for reading."""
-        try:
-            return self.archive.open(name)
-        except KeyError:
-            raise _missing_entry(self.path, name) from None
-
-
-def _missing_entry(path: Path, name: str) -> DataError:
-    return DataError(f"{path} has no {name}, so it is not the original archive; delete it and download it again")
-
-
-def refuse_outside_names(names: Iterable[str], path: Path) -> None:
-    """Raise DataError for an archive with names outside of it, which is malicious."""
-    for name in names:
-        if name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise DataError(f"{path} has an entry '{name}' outside of the archive; refused, nothing was unpacked")

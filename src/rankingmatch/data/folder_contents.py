@@ -1,51 +1,37 @@
-"""What a folder of images, or of shards, contains: classes, files and labels, before any image is opened."""
+"""What a folder of images, or of shards, contains: classes, files and labels, by names alone: no image is opened."""
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankingmatch.core.errors import DataError, setting
-from rankingmatch.core.names import first_few, printable
-from rankingmatch.data.dataset import UNLABELED
-from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner, describe_others
-from rankingmatch.data.image_files import ImageFile, StoredImage
-from rankingmatch.data.shards import is_sharded, scan_shards, stored_images
+from rankingmatch.core.names import first_few, printable, text_name
+from rankingmatch.data.dataset import HELD_OUT, LABELED, UNLABELED
+from rankingmatch.data.decode import CONVERT, FOREIGN, ImageFile, StoredImage, image_suffixes
+from rankingmatch.data.label_journal import csv_rows, is_journal, parse_events, read_table, replay
+from rankingmatch.data.shards import SHARDS, is_sharded, scan_shards, stored_images
 
-__all__ = ["FolderContents", "images_below", "labeled_files", "scan_folder"]
+DEEPEST = 100  # levels of folders
+# Labels that other programs write where there is none.
+NOTHING = {"None", "none", "NONE", "nan", "NaN", "NAN", "<NA>", "NA", "N/A", "null", "NULL", "-1", "NaT"}
 
-LABELED = ("labeled", "train")
 Parts = dict[str, list[tuple[str, str]]]  # files and the names of their classes
 
 
 @dataclass(frozen=True)
 class FolderContents:
-    """The image files of a folder, or the images of shards, and their labels.
+    """The image files of a folder, or the images of shards, and their labels."""
 
-    Attributes
-    ----------
-    root
-        The folder, or a single shard.
-    classes
-        The sorted class names.
-    parts
-        Files and labels of "train", "validation" and "test". Files are relative to the root, or absolute if they are
-        elsewhere.
-    notes
-        What the user should know, a line each.
-    other_files
-        How many files have names that are not those of images, by their endings.
-    stored
-        The images in shards; the file of one is ``SHARD/NAME``.
-    """
-
-    root: Path
-    classes: tuple[str, ...]
+    root: Path  # the folder, or a single shard
+    classes: tuple[str, ...]  # sorted
+    # Files and labels of "train", "validation" and "test". Files are relative to the root, or absolute if elsewhere.
     parts: dict[str, list[tuple[str, int]]]
-    notes: tuple[str, ...] = ()
-    other_files: Mapping[str, int] = field(default_factory=dict)
-    stored: Mapping[str, StoredImage] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what the user should know, a line each
+    other_files: Mapping[str, int] = field(default_factory=dict)  # files that are not images, by their endings
+    stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the images in shards, as SHARD/NAME
 
     def path(self, file: str) -> ImageFile:
         """The path of a file, or the image in a shard."""
@@ -53,11 +39,8 @@ class FolderContents:
 
     def counts(self, part: str = "train") -> list[int]:
         """The number of images that each class has in a part."""
-        counts = [0] * len(self.classes)
-        for _, label in self.parts.get(part, ()):
-            if label != UNLABELED:
-                counts[label] += 1
-        return counts
+        counts = Counter(label for _, label in self.parts.get(part, ()))
+        return [counts[label] for label in range(len(self.classes))]
 
     def fingerprint(self, *, exactly: bool = False) -> str:
         """A checksum of the names, labels, sizes and modification times of all files.
@@ -84,6 +67,9 @@ def _stamp(file: ImageFile, exactly: bool) -> str:
     return f"{status.st_size} {status.st_mtime_ns}" + (f" {status.st_ctime_ns}" if exactly else "")
 
 
+# --- datasets ------------------------------------------------------------------------------------------------
+
+
 def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> FolderContents:
     """List the images of a folder in any of the layouts, or of shards.
 
@@ -101,20 +87,26 @@ def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
     _check_classes(root, classes, parts, describe_others(scanner.others), sharded=bool(stored))
     index = {name: label for label, name in enumerate(classes)} | {"": UNLABELED}
     labeled = {part: [(file, index[name]) for file, name in files] for part, files in parts.items() if files}
+    if unlabeled is not None and is_sharded(unlabeled):
+        elsewhere = {str(image): image for image in stored_images(unlabeled)}
+        stored.update(elsewhere)
+        more += elsewhere
+    elif unlabeled is not None:
+        more += scanner.images(unlabeled)
     # Labeled images keep their labels, and held-out images never get into training.
     seen = {file for files in labeled.values() for file, _ in files}
-    for files in (more, [] if unlabeled is None else _unlabeled_elsewhere(scanner, unlabeled, stored)):
-        new = [file for file in files if file not in seen]
-        labeled["train"] += [(file, UNLABELED) for file in new]
-        seen.update(new)
+    labeled["train"] += [(file, UNLABELED) for file in dict.fromkeys(more) if file not in seen]
     return FolderContents(root, classes, labeled, tuple(scanner.notes), scanner.others, stored)
 
 
-def _folder_parts(scanner: FolderScanner, unlabeled: Path | None, labels_csv: Path | None) -> Parts:
+def _folder_parts(scanner: "FolderScanner", unlabeled: Path | None, labels_csv: Path | None) -> Parts:
     """The files and labels of a folder, for each part; "unlabeled" is the folder of this name."""
     root = scanner.root
     if labels_csv is not None:
-        parts = scanner.labels_from_csv(labels_csv)
+        scanner.table = os.fspath(labels_csv)
+        reserved = tuple(f"{name}{os.sep}" for name in HELD_OUT)
+        files = [file for file in scanner.images(root) if not file.startswith(reserved)]
+        parts = scanner.labeled_by(labels_csv, files)
     else:
         parts = {"train": list(scanner.class_folders(_labeled_root(root), unlabeled))}
     for name, part in HELD_OUT.items():
@@ -125,7 +117,7 @@ def _folder_parts(scanner: FolderScanner, unlabeled: Path | None, labels_csv: Pa
     return parts
 
 
-def _sharded_parts(scanner: FolderScanner, labels_csv: Path | None, stored: dict[str, StoredImage]) -> Parts:
+def _sharded_parts(scanner: "FolderScanner", labels_csv: Path | None, stored: dict[str, StoredImage]) -> Parts:
     """The files and labels of shards, for each part; `stored` gets the images by the names of the files."""
     parts: Parts = {"train": []}
     for part, image, label in scan_shards(scanner.root, own_labels=labels_csv is None):
@@ -141,81 +133,6 @@ def _sharded_parts(scanner: FolderScanner, labels_csv: Path | None, stored: dict
         for part, files in scanner.labeled_by(labels_csv, training).items():
             parts[part] = [*parts.get(part, ()), *files]
     return parts
-
-
-def _unlabeled_elsewhere(scanner: FolderScanner, place: Path, stored: dict[str, StoredImage]) -> list[str]:
-    """The images of another folder, or of shards, which get into `stored`."""
-    if not is_sharded(place):
-        return list(scanner.images(place))
-    images = {str(image): image for image in stored_images(place)}
-    stored.update(images)
-    return list(images)
-
-
-def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[ImageFile], list[int]]:
-    """List the images in a folder's test/, or else in its class folders, for an evaluation; or those of shards.
-
-    Parameters
-    ----------
-    root
-        The folder, or a shard.
-    classes
-        The class names of a model.
-
-    Returns
-    -------
-    tuple of list of ImageFile and list of int
-        The files, and the index of each one's class in `classes`.
-
-    Raises
-    ------
-    DataError
-        If there are no images, or one has a class that is not among `classes`.
-    """
-    pairs = _labeled_in_shards(root) if is_sharded(root) else _labeled_in_folder(root)
-    unknown = sorted({name for _, name in pairs} - set(classes))
-    if unknown:
-        raise DataError(
-            f"{root}: the model was not trained on the class '{printable(unknown[0])}', only on {', '.join(classes)}"
-        )
-    return [file for file, _ in pairs], [classes.index(name) for _, name in pairs]
-
-
-def _labeled_in_folder(root: Path) -> list[tuple[ImageFile, str]]:
-    scanner = FolderScanner(root)
-    folder = root / "test" if (root / "test").is_dir() else _labeled_root(root)
-    pairs: list[tuple[ImageFile, str]] = []
-    pairs += [(os.path.join(root, file), name) for file, name in scanner.class_folders(folder)]  # noqa: PTH118
-    if not pairs:
-        others = describe_others(scanner.others)
-        raise DataError(f"{root} has neither test/ nor class folders with images{others}")
-    return pairs
-
-
-def _labeled_in_shards(root: Path) -> list[tuple[ImageFile, str]]:
-    found = [(part, image, label) for part, image, label in scan_shards(root) if label]
-    if not found:
-        raise DataError(f"the shards of {root} have no images with labels")
-    chosen = "test" if any(part == "test" for part, _, _ in found) else "train"
-    return [(image, label) for part, image, label in found if part == chosen]
-
-
-def images_below(place: Path) -> Iterator[ImageFile]:
-    """List the images of shards, or the image files below a folder, by their names.
-
-    Links are followed, but never in a circle.
-
-    Parameters
-    ----------
-    place
-        A shard, or any folder.
-
-    Yields
-    ------
-    ImageFile
-        The images of shards in their order, or paths, sorted within each folder.
-    """
-    return stored_images(place) if is_sharded(place) else FolderScanner(Path(), dataset=place).images(place)
 
 
 def _labeled_root(root: Path) -> Path:
@@ -247,3 +164,208 @@ def _check_classes(root: Path, classes: tuple[str, ...], parts: Parts, others: s
                 f"{root}: the class '{printable(unseen[0])}' of the {part} images has no training images; label some, "
                 "or delete those images"
             )
+
+
+def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[ImageFile], list[int]]:
+    """The images in a folder's test/, or else in its class folders, or those of shards, to evaluate a model on.
+
+    Each has the index of its class in `classes`, those of the model; DataError for any other class.
+    """
+    pairs: list[tuple[ImageFile, str]]
+    if is_sharded(root):
+        found = [(part, image, label) for part, image, label in scan_shards(root) if label]
+        chosen = "test" if any(part == "test" for part, _, _ in found) else "train"
+        pairs, problem = [(image, label) for part, image, label in found if part == chosen], "no images with labels"
+    else:
+        scanner = FolderScanner(root)
+        folder = root / "test" if (root / "test").is_dir() else _labeled_root(root)
+        pairs = [(os.path.join(root, file), name) for file, name in scanner.class_folders(folder)]  # noqa: PTH118
+        problem = f"neither test/ nor class folders with images{describe_others(scanner.others)}"
+    if not pairs:
+        raise DataError(f"{root} has {problem}")
+    unknown = sorted({name for _, name in pairs} - set(classes))
+    if unknown:
+        raise DataError(
+            f"{root}: the model was not trained on the class '{printable(unknown[0])}', only on {', '.join(classes)}"
+        )
+    return [file for file, _ in pairs], [classes.index(name) for _, name in pairs]
+
+
+def images_below(place: Path) -> Iterator[ImageFile]:
+    """The images of shards in their order, or the paths of the images below a folder, sorted within each folder.
+
+    Links are followed, but never in a circle.
+    """
+    return stored_images(place) if is_sharded(place) else FolderScanner(Path(), dataset=place).images(place)
+
+
+def describe_others(endings: Mapping[str, int]) -> str:
+    """What the files are that are not read as images, and what to do if they are images; empty without such files."""
+    found = [f"{count:,} {ending}" for ending, count in Counter(endings).most_common(3) if count]
+    if not found:
+        return ""
+    foreign = next((f"; {CONVERT}" for ending in endings if ending in FOREIGN), "")
+    return f" (other files, by their names: {', '.join(found)}{foreign})"
+
+
+# --- folders -------------------------------------------------------------------------------------------------
+
+
+class FolderScanner:
+    """Walks through a folder and notes what the user should know."""
+
+    def __init__(self, root: Path, dataset: Path | None = None) -> None:
+        self.root = root
+        self.dataset = os.path.realpath(dataset or root)  # links do not lead from one part of it into another
+        self.notes: list[str] = []
+        self.others: Counter[str] = Counter()  # endings of the names of files that are not images
+        self.table: str | None = None  # of labels, which may be in the folder
+
+    def class_folders(self, folder: Path, unlabeled: Path | None = None) -> Iterator[tuple[str, str]]:
+        """Every image of every class folder, with the folder's name; `unlabeled` is not a class."""
+        reserved = {*HELD_OUT, "unlabeled"} if folder == self.root else set()
+        loose = []
+        for entry in self._entries(folder):
+            if entry.name in reserved or entry.name.startswith(".") or (unlabeled and Path(entry.path) == unlabeled):
+                continue
+            if not entry.is_dir():
+                loose += [entry.name] if _ending(entry.name) in image_suffixes() else []
+                self.others.update({_ending(entry.name)} & (FOREIGN | SHARDS))
+                continue
+            if entry.is_symlink() and self._overlaps(os.path.realpath(entry.path)):
+                self.notes.append(
+                    f"skipped the class '{printable(entry.name)}': it is a link to another folder in {folder}"
+                )
+                continue
+            name, empty = text_name(entry.name), True
+            if os.fsencode(name) != os.fsencode(entry.name) and os.path.lexists(folder / name):
+                raise DataError(f"{folder} has two folders whose names are shown as '{name}'; rename one of them")
+            for file in self.images(Path(entry.path), stay=True):
+                empty = False
+                yield file, name
+            if empty:
+                self.notes.append(f"skipped the class '{printable(name)}': it has no images in {folder}")
+        if loose:
+            self.notes.append(
+                f"skipped {len(loose):,} images in {folder} that are not in a class folder: {first_few(sorted(loose))}"
+            )
+
+    def labeled_by(self, table: Path, files: list[str]) -> Parts:
+        """Files, relative to the root, with their labels in a CSV file: "train", and "test" if it has any.
+
+        Images of none of the classes are in no part.
+        """
+        labels = self._labels_in(table)
+        present = set(files)
+        missing = [file for file in labels if file not in present]
+        if len(missing) > len(files):
+            raise DataError(f"{table} has {len(missing):,} files that are not in {self.root}: {first_few(missing)}")
+        if missing:
+            self.notes.append(f"{table} has labels for {len(missing):,} files that do not exist: {first_few(missing)}")
+        known = {label for label, part in labels.values() if part in ("", "train")}
+        parts: Parts = {"train": []}
+        untrained = []
+        for file in files:
+            label, part = labels.get(file, ("", ""))
+            if part == "test" and label and label not in known:
+                untrained.append(file)
+            elif part != "none":
+                parts.setdefault("test" if part == "test" and label else "train", []).append((file, label))
+        if untrained:
+            self.notes.append(
+                f"skipped {len(untrained):,} test images of classes without training images: {first_few(untrained)}"
+            )
+        return parts
+
+    def _labels_in(self, table: Path) -> dict[str, tuple[str, str]]:
+        """The label and the part of every file in a journal, or in a table that somebody has made."""
+
+        def relative(file: str) -> str:
+            return os.path.relpath(os.path.join(self.root, file), self.root) if file else file  # noqa: PTH118
+
+        content = read_table(table)
+        if is_journal(content):
+            events = replay(parse_events(content, table)[0])
+            return {relative(file): (text_name(label), part) for file, (label, part) in events.items()}
+        labels: dict[str, tuple[str, str]] = {}
+        for line, file, label, part in csv_rows(table, content):
+            name = relative(file)
+            if labels.get(name, ("", ""))[0] not in ("", label):
+                both = f"'{labels[name][0]}' and '{label}'"
+                raise DataError(f"{table}, line {line}: '{printable(file)}' has two labels, {both}")
+            labels[name] = label, part
+        for label in sorted({label for label, _ in labels.values()} & NOTHING):
+            self.notes.append(
+                f"'{label}' is a class, because {table} has it as a label; leave it empty if there is none"
+            )
+        return labels
+
+    def images(self, folder: Path, *, stay: bool = False) -> Iterator[str]:
+        """The images below a folder, depth first, each folder once; relative to the root if they are in it.
+
+        With `stay`, no link leads out of the folder. There is a note about each folder too deep, or behind a link.
+        """
+        if not folder.is_dir():
+            raise DataError(f"there is no folder {folder}")
+        prefix, suffixes = os.path.join(self.root, ""), image_suffixes()  # noqa: PTH118
+        base, seen = os.path.realpath(folder), {_identity(folder)}
+        levels = [iter(self._entries(folder))]
+        while levels:
+            entry = next(levels[-1], None)
+            if entry is None:
+                levels.pop()
+            elif entry.name.startswith("."):
+                continue
+            elif entry.is_dir():
+                if reason := self._reason_to_skip(entry, base, stay, seen, len(levels)):
+                    self.notes.append(f"skipped {printable(entry.path)}: {reason}")
+                else:
+                    seen.add(_identity(entry.path))
+                    levels.append(iter(self._entries(entry.path)))
+            elif _ending(entry.name) not in suffixes:
+                self.others[_ending(entry.name)] += entry.path != self.table
+            elif entry.is_file() or not os.path.exists(entry.path):  # noqa: PTH110 - a broken link is not a pipe
+                yield entry.path.removeprefix(prefix)
+
+    def _reason_to_skip(
+        self, entry: "os.DirEntry[str]", base: str, stay: bool, seen: set[tuple[int, int]], depth: int
+    ) -> str | None:
+        """Why a folder is not read; None if it is."""
+        if depth >= DEEPEST:
+            return f"it is more than {DEEPEST} levels deep"
+        if not entry.is_symlink():
+            return None
+        target = os.path.realpath(entry.path)
+        if _is_below(base, target):
+            return "it is a link to one of its parent folders"
+        if _is_below(target, base) or _identity(entry.path) in seen:
+            return "it is a link to a folder that is read already"
+        if stay or self._overlaps(target):
+            return "it is a link to a folder outside; move the images here"
+        return None
+
+    def _overlaps(self, target: str) -> bool:
+        """Whether a folder is in the dataset, or the dataset in it."""
+        return _is_below(target, self.dataset) or _is_below(self.dataset, target)
+
+    def _entries(self, folder: "str | Path") -> "list[os.DirEntry[str]]":
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            self.notes.append(f"skipped {printable(str(folder))}: it cannot be read ({error.strerror})")
+            return []
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or below it."""
+    return os.path.join(path, "").startswith(os.path.join(folder, ""))  # noqa: PTH118
+
+
+def _identity(folder: "str | Path") -> tuple[int, int]:
+    status = os.stat(folder)  # noqa: PTH116
+    return status.st_dev, status.st_ino
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name)[1].lower()  # noqa: PTH122

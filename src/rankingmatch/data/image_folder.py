@@ -11,42 +11,32 @@ import numpy as np
 from rankingmatch.core.errors import DataError
 from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
-from rankingmatch.data.dataset import UNLABELED, Dataset
+from rankingmatch.data.dataset import UNLABELED, Dataset, Progress, no_progress, under_way
 from rankingmatch.data.decode import Header, UnreadableError, decode_files, read_header
-from rankingmatch.data.folder_contents import FolderContents, scan_folder
-from rankingmatch.data.folder_scanner import describe_others
-from rankingmatch.data.image_files import ImageFile
-from rankingmatch.data.presets import suggested_settings
-from rankingmatch.data.progress import Progress, no_progress, under_way
+from rankingmatch.data.folder_contents import FolderContents, describe_others, scan_folder
 from rankingmatch.data.readers import Chunk, DatasetStream
-
-__all__ = ["ImageFolder", "read_folder"]
 
 log = logging.getLogger(__name__)
 
 LARGEST_DEFAULT_SIDE = 32  # pixels: with few labels and on a CPU, larger images took longer and gave no lower error
 HEADERS_READ = 400  # of as many files (up to twice as many) the headers decide the image size
 SAME_IMAGES = {
+    "repeated": "%d training images are also among the evaluation images: %s",
     "contradictory": "%d images are in two classes: %s",
     "shared": "%d test images are also validation images, so that they are no independent test: %s",
 }
 ENOUGH_LABELS = 10  # labels per class from which on some are held out for validation
+TINY, MEDIUM = 16, 48  # the largest sides, in pixels, for which a small and a medium network are used
+EPOCHS = 60  # how often each unlabeled image is seen
+UNLABELED_PER_LABELED = 7  # in a batch
 
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """A folder of images, or shards, scanned; a `Source`.
-
-    Attributes
-    ----------
-    contents
-        The files and their labels.
-    headers
-        The headers of some training images, spread over all of them.
-    """
+    """A folder of images, or shards, scanned; a `Source`."""
 
     contents: FolderContents
-    headers: tuple[Header, ...]
+    headers: tuple[Header, ...]  # of some training images, spread over all of them
 
     @property
     def name(self) -> str:
@@ -103,18 +93,7 @@ class ImageFolder:
         )
 
     def preset(self, image_size: int | None = None) -> dict[str, Any]:
-        """Return settings for images of this kind and number, ``image_size`` among them.
-
-        Parameters
-        ----------
-        image_size
-            The side to which images are resized; by default, `shape` has it.
-
-        Returns
-        -------
-        dict
-            Values of options by name.
-        """
+        """Return settings for images of this kind and number, ``image_size`` among them."""
         side = image_size or self.shape[0]
         labels = self.contents.counts()
         holding_out = "validation" not in self.contents.parts and min(labels) >= ENOUGH_LABELS
@@ -134,28 +113,8 @@ class ImageFolder:
     ) -> Dataset:
         """Read the images, decoded the first time and memory-mapped as long as no file changes.
 
-        Files that cannot be read are skipped; a warning is logged for them and for whatever else looks wrong.
-
-        Parameters
-        ----------
-        data_dir
-            Ignored.
-        image_size
-            The side to which images are resized; by default, `shape` has it.
-        progress
-            Called as files are read.
-        crop
-            Whether images keep their proportions and are cropped, instead of squeezed to a square.
-
-        Returns
-        -------
-        Dataset
-            Memory-mapped images and their labels.
-
-        Raises
-        ------
-        DataError
-            If most of the files, or all of a class, cannot be read.
+        Files that cannot be read are skipped; a warning is logged for them and for whatever else looks wrong. It is a
+        DataError if most of the files, or all of a class, cannot be read. `data_dir` is ignored.
         """
         contents, (side, _, channels) = self.contents, self.shape
         side = image_size or side
@@ -189,6 +148,26 @@ def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
     return ImageFolder(contents, tuple(headers))
 
 
+def suggested_settings(height: int, width: int, channels: int, count: int) -> dict[str, Any]:
+    """Settings for `count` training images of one shape that have no tuned ones.
+
+    The networks are small, for CPUs. Tiny images get the settings of scikit-learn's digits. Grayscale images may be
+    letters or digits, which mirroring turns into others; so only color images are flipped.
+    """
+    side = min(height, width)
+    tiny, medium = side <= TINY, side <= MEDIUM
+    batch = 32 if tiny or 5000 <= count < 20_000 else 16 if count < 5000 else 64
+    return {
+        "flip": channels >= 3,
+        "padding": round(side / 8),
+        "cutout": side // 2,
+        "network": "small" if tiny else "wrn-16-2" if medium else "wrn-13-1",
+        "steps": min(100_000, max(1000, 100 * round(EPOCHS * count / (UNLABELED_PER_LABELED * batch) / 100))),
+        "batch_size": batch,
+        "learning_rate": 0.1 if tiny else 0.03,
+    }
+
+
 def _sizes(headers: tuple[Header, ...]) -> str:
     """The median height and width, with the extremes if images differ."""
     heights, widths = [header.height for header in headers], [header.width for header in headers]
@@ -202,11 +181,8 @@ def _warn(contents: FolderContents, metadata: dict[str, Any]) -> tuple[tuple[str
     """Log what is wrong with a folder; the result has the skipped files and the reasons."""
     for note in contents.notes:
         log.warning("%s", note)
-    if metadata["repeated"]:
-        pairs = [f"{mine} = {theirs}" for mine, theirs in metadata["repeated"]]
-        log.warning("%d training images are also among the evaluation images: %s", len(pairs), first_few(pairs))
     for key, problem in SAME_IMAGES.items():
-        if pairs := [f"{mine} = {theirs}" for mine, theirs in metadata.get(key, ())]:  # a cache may be older
+        if pairs := [f"{mine} = {theirs}" for mine, theirs in metadata[key]]:
             log.warning(problem, len(pairs), first_few(pairs))
     skipped = tuple((file, reason) for file, reason in metadata["skipped"])
     if skipped:
@@ -222,74 +198,55 @@ class _ColorFoundError(Exception):
 
 
 def _stream(contents: FolderContents, shape: tuple[int, int, int], crop: bool, progress: Progress) -> DatasetStream:
-    notes: dict[str, Any] = {"skipped": [], "repeated": [], "contradictory": [], "shared": []}
-    chunks = _chunks(contents, shape, crop, notes, progress)
-    return DatasetStream(contents.classes, chunks, notes=notes)
+    notes: dict[str, Any] = {}
+    return DatasetStream(contents.classes, _chunks(contents, shape, crop, notes, progress), notes=notes)
 
 
 def _chunks(
     contents: FolderContents, shape: tuple[int, int, int], crop: bool, notes: dict[str, Any], progress: Progress
 ) -> Iterator[Chunk]:
-    """All images, part by part; at the end, `notes` has the skipped files and those that are in two parts."""
+    """All images, part by part; at the end, `notes` has the skipped files and the images that are there twice."""
     total, done = sum(map(len, contents.parts.values())), 0
-    seen: dict[str, list[tuple[int, ImageFile]]] = {}  # checksums of the pixels
+    seen: dict[str, list[tuple[int, str]]] = {"train": [], "validation": [], "test": []}  # checksums of the pixels
+    skipped: list[list[str]] = []
+    classes: dict[str, int] = {}  # the label of each training image
     for part, files in contents.parts.items():
-        label_of = {contents.path(file): label for file, label in files}
-        found = seen.setdefault(part, [])
-        for decoded in decode_files(label_of, shape, crop=crop):
+        names = {contents.path(file): (file, label) for file, label in files}
+        for decoded in decode_files(names, shape, crop=crop):
             if shape[2] == 1 and not decoded.gray:
                 raise _ColorFoundError
-            notes["skipped"] += [[_shown(contents, file), reason] for file, reason in decoded.bad]
-            _check_skipped(contents, notes["skipped"], total)
-            found += zip(map(_checksum, decoded.images), decoded.files, strict=True)
+            skipped += [[printable(names[file][0]), reason] for file, reason in decoded.bad]
+            if 2 * len(skipped) > total:
+                bad = first_few([f"{file} {reason}" for file, reason in skipped])
+                raise DataError(f"more than half of the {total:,} files in {contents.root} cannot be used: {bad}")
+            # 64 bits, and twice as fast as the fastest checksum of hashlib
+            sums = [hash(image.tobytes()) for image in decoded.images]
+            seen[part] += zip(sums, [names[file][0] for file in decoded.files], strict=True)
             done += len(decoded.files) + len(decoded.bad)
             progress(f"reading {contents.root.name}", done, total)
-            yield Chunk(part, decoded.images, np.array([label_of[file] for file in decoded.files], dtype=np.int64))
+            yield Chunk(part, decoded.images, np.array([names[file][1] for file in decoded.files], dtype=np.int64))
         if part == "train":
-            _check_labels(contents, {label_of[file] for _, file in found})
-    labels = dict(contents.parts["train"])
-    by_pixels: dict[int, str] = {}
-    for checksum, path in seen["train"]:
-        file = _relative(contents, path)
-        if labels[file] == UNLABELED:
-            continue
-        other = by_pixels.setdefault(checksum, file)
-        if labels[other] != labels[file]:
-            notes["contradictory"].append([printable(other), printable(file)])
-    validation = dict(seen.get("validation", ()))
-    notes["shared"] = [
-        [_shown(contents, validation[checksum]), _shown(contents, file)]
-        for checksum, file in seen.get("test", ())
-        if checksum in validation
-    ]
-    evaluated = {checksum: file for part in ("validation", "test") for checksum, file in seen.get(part, ())}
-    notes["repeated"] = [
-        [_shown(contents, file), _shown(contents, evaluated[checksum])]
-        for checksum, file in seen["train"]
-        if checksum in evaluated
-    ]
+            classes = dict(files)
+            readable = {classes[file] for _, file in seen["train"]}
+            for label, name in enumerate(contents.classes):
+                if label not in readable:
+                    raise DataError(f"{contents.root}: no image of the class '{printable(name)}' can be read; add some")
+    notes["skipped"] = skipped
+    notes.update(_same_images(seen, classes))
 
 
-def _check_skipped(contents: FolderContents, skipped: list[list[str]], total: int) -> None:
-    if 2 * len(skipped) > total:
-        names = first_few([f"{file} {reason}" for file, reason in skipped])
-        raise DataError(f"more than half of the {total:,} files in {contents.root} cannot be used: {names}")
-
-
-def _check_labels(contents: FolderContents, readable: set[int]) -> None:
-    for label, name in enumerate(contents.classes):
-        if label not in readable:
-            raise DataError(f"{contents.root}: no image of the class '{printable(name)}' can be read; add some")
-
-
-def _checksum(image: np.ndarray) -> int:
-    return hash(image.tobytes())  # 64 bits, and twice as fast as the fastest checksum of hashlib
-
-
-def _relative(contents: FolderContents, path: ImageFile) -> str:
-    """A file as the contents list it."""
-    return str(path).removeprefix(f"{contents.root}/")
-
-
-def _shown(contents: FolderContents, path: ImageFile) -> str:
-    return printable(_relative(contents, path))
+def _same_images(seen: dict[str, list[tuple[int, str]]], classes: dict[str, int]) -> dict[str, list[list[str]]]:
+    """The pairs of files of `SAME_IMAGES`, by the checksums of each part's images and the labels of training images."""
+    validation = dict(seen["validation"])
+    evaluated = validation | dict(seen["test"])
+    labeled: dict[int, str] = {}
+    contradictory = []
+    for checksum, file in seen["train"]:
+        if classes[file] != UNLABELED and classes[labeled.setdefault(checksum, file)] != classes[file]:
+            contradictory.append((labeled[checksum], file))
+    pairs = {
+        "repeated": [(file, evaluated[checksum]) for checksum, file in seen["train"] if checksum in evaluated],
+        "contradictory": contradictory,
+        "shared": [(validation[checksum], file) for checksum, file in seen["test"] if checksum in validation],
+    }
+    return {kind: [[printable(mine), printable(theirs)] for mine, theirs in found] for kind, found in pairs.items()}

@@ -5,23 +5,11 @@ import numpy as np
 from rankingmatch.core.errors import DataError, setting
 from rankingmatch.data.dataset import UNLABELED
 
-__all__ = ["keep_of_each_class", "long_tail", "long_tailed_labels", "long_tailed_unlabeled_rows"]
-
 
 def long_tail(classes: int, imbalance: float) -> np.ndarray:
     """The size of each class relative to the largest, with exponential decay: N_k / N_1 = γ^(-(k-1)/(K-1)).
 
-    Parameters
-    ----------
-    classes
-        K, the number of classes.
-    imbalance
-        γ, the size of the first class divided by that of the last; below 1, the last class is the largest.
-
-    Returns
-    -------
-    ndarray
-        (K,) floats; the largest is 1.
+    `imbalance` is γ, the size of the first class divided by that of the last; below 1, the last class is the largest.
     """
     exponents = -np.arange(classes) / max(classes - 1, 1)
     sizes = np.float64(imbalance) ** exponents
@@ -29,22 +17,7 @@ def long_tail(classes: int, imbalance: float) -> np.ndarray:
 
 
 def keep_of_each_class(labels: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Hide all but `sizes` labels of each class, chosen at random.
-
-    Parameters
-    ----------
-    labels
-        (n,) int64; -1 where there is none.
-    sizes
-        (classes,): how many labels of each class to keep.
-    rng
-        The source of randomness.
-
-    Returns
-    -------
-    ndarray
-        A copy of `labels` with -1 where a label is hidden.
-    """
+    """Hide all but `sizes` labels of each class, chosen at random; hidden are -1."""
     visible = np.full_like(labels, UNLABELED)
     for label, size in enumerate(sizes):
         visible[rng.permutation(np.flatnonzero(labels == label))[:size]] = label
@@ -54,33 +27,10 @@ def keep_of_each_class(labels: np.ndarray, sizes: np.ndarray, rng: np.random.Gen
 def long_tailed_labels(
     labels: np.ndarray, count: int | None, imbalance: float, classes: tuple[str, ...], rng: np.random.Generator
 ) -> np.ndarray:
-    """Hide labels so that the remaining ones have a long tail.
+    """Hide labels so that `count` remain, with a long tail, or without a count as many as there can be; hidden are -1.
 
     The sizes are ⌊N_1 γ^(-(k-1)/(K-1))⌋ with the largest N_1 whose total is at most `count`. What is missing
     to `count`, fewer labels than there are classes, goes to the classes that lost most by rounding down.
-
-    Parameters
-    ----------
-    labels
-        (n,) int64; -1 where there is none.
-    count
-        The number of labels to keep; None or 0 for as many as there can be.
-    imbalance
-        γ, as in `long_tail`.
-    classes
-        The class names.
-    rng
-        The source of randomness.
-
-    Returns
-    -------
-    ndarray
-        A copy of `labels` with -1 where a label is hidden.
-
-    Raises
-    ------
-    DataError
-        If a class would have no label, or has too few images.
     """
     available = _class_counts(labels, len(classes))
     shares = long_tail(len(classes), imbalance)
@@ -105,30 +55,9 @@ def long_tailed_labels(
 def long_tailed_unlabeled_rows(
     truth: np.ndarray, rows: np.ndarray, imbalance: float, classes: tuple[str, ...], rng: np.random.Generator
 ) -> np.ndarray:
-    """Leave out unlabeled images so that the remaining ones have a long tail, with as many images as possible.
+    """Of the unlabeled `rows`, the most that have a long tail, in ascending order.
 
-    Parameters
-    ----------
-    truth
-        (n,) int64, the true classes; -1 where they are not known. Such images are never left out.
-    rows
-        (m,) the rows of the unlabeled images.
-    imbalance
-        γ, as in `long_tail`.
-    classes
-        The class names.
-    rng
-        The source of randomness.
-
-    Returns
-    -------
-    ndarray
-        The rows that remain, in ascending order.
-
-    Raises
-    ------
-    DataError
-        If no true class is known, or a class would have no image.
+    `truth` has the true classes; -1 where they are not known. Such images are never left out.
     """
     labels = truth[rows]
     available = _class_counts(labels, len(classes))

@@ -1,16 +1,16 @@
-"""The format of a label journal: a CSV file with a row for each labeling event; the last row of a file wins."""
+"""CSV files of labels: tables, and journals with a row for each labeling event, the last of which wins."""
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rankingmatch.core.errors import DataError
+from rankingmatch.core.errors import DataError, setting
 from rankingmatch.core.names import file_cell, name_in_cell, printable, text_cell
+from rankingmatch.core.untrusted import BadFileError, read_bytes
 
-__all__ = ["CLASS_PREFIX", "COLUMNS", "LabelEvent", "format_events", "is_journal", "parse_events", "replay"]
-
+MOST_TABLE = 2**28  # bytes
 COLUMNS = ("file", "label", "part", "time", "origin")
 HEADER = ",".join(COLUMNS).encode()
 CLASS_PREFIX = "class:"  # in the column part of a row without a file
@@ -20,28 +20,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LabelEvent(NamedTuple):
-    """One row of a journal.
+    """One row of a journal."""
 
-    Attributes
-    ----------
-    file
-        A path relative to the folder. Empty for an event about a class.
-    label
-        The name of a class; empty for no label. Of an event about a class, its new name.
-    part
-        "train", "test", or "none" for an image of none of the classes. Of an event about a class, ``class:OLD NAME``
-        if it is renamed or merged, ``class:`` if it is added.
-    time
-        When it happened, in UTC. Rows with the same time are one step.
-    origin
-        How it came about: one of `ORIGINS`.
-    """
-
-    file: str
-    label: str = ""
+    file: str  # a path relative to the folder; empty for an event about a class
+    label: str = ""  # the name of a class; empty for no label. Of an event about a class, its new name
+    # "train", "test", or "none" for an image of none of the classes. Of an event about a class, ``class:OLD NAME`` if
+    # it is renamed or merged, ``class:`` if it is added.
     part: str = ""
-    time: str = ""
-    origin: str = ""
+    time: str = ""  # when it happened, in UTC; rows with the same time are one step
+    origin: str = ""  # how it came about: one of `ORIGINS`
 
     @property
     def old_name(self) -> str:
@@ -70,11 +57,6 @@ def parse_events(content: bytes, path: Path) -> tuple[list[LabelEvent], int]:
     """The events of a journal, and how many of its bytes they take.
 
     An incomplete last row, which a crash or a full disk leaves, is not among them.
-
-    Raises
-    ------
-    DataError
-        If a row is not as it must be.
     """
     length = _complete_length(content)
     events = _events(content[:length], path)
@@ -133,3 +115,29 @@ def replay(events: Iterable[LabelEvent]) -> dict[str, tuple[str, str]]:
                 if label == event.old_name:
                     labels[file] = (event.label, part)
     return labels
+
+
+def read_table(table: Path) -> bytes:
+    """The content of a file of labels, a regular one of bounded size."""
+    try:
+        return read_bytes(table, MOST_TABLE)
+    except (BadFileError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{setting('labels_csv')} is {table}, which cannot be read ({reason})") from error
+
+
+def csv_rows(table: Path, content: bytes) -> Iterator[tuple[int, str, str, str]]:
+    """Line number, file, label and part of each row of a CSV file; the column part may be missing."""
+    try:
+        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        if not {"file", "label"} <= set(rows.fieldnames or ()):
+            raise DataError(f"{table} must have the columns file and label in its first line, separated by commas")
+        for row in rows:
+            part = (row.get("part") or "").strip()
+            if part not in PARTS:
+                raise DataError(
+                    f"{table}, line {rows.line_num}: part is '{printable(part)}'; it must be train, test or none"
+                )
+            yield rows.line_num, row["file"] or "", name_in_cell((row["label"] or "").strip()), part
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{setting('labels_csv')} is {table}, which is not a CSV file in UTF-8 ({error})") from error

@@ -4,16 +4,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from rankingmatch.core.errors import ConfigError, DataError, first_line
 from rankingmatch.core.names import printable
 from rankingmatch.core.untrusted import BadFileError, parse_json
-from rankingmatch.data.image_files import UnreadableError
-from rankingmatch.data.shard_file import MOST_IMAGE, Shard, find_shard, label_text
-
-__all__ = ["Row", "read_parquet"]
+from rankingmatch.data.decode import UnreadableError
+from rankingmatch.data.shards import MOST_IMAGE, Shard, label_text
 
 IMAGES, LABELS = ("image", "img"), ("label", "labels")  # names of columns
 MOST_GROUP = 2**30  # bytes of a group of rows, which is read as a whole
@@ -23,25 +21,13 @@ _one_reads = threading.Lock()  # so that threads that decode images of a group r
 
 
 class Row(NamedTuple):
-    """An image in a row of a Parquet file; a `StoredImage`.
-
-    Attributes
-    ----------
-    shard
-        The file.
-    name
-        The number of the row, followed by the name of the image if there is one.
-    column
-        The column of images.
-    group, row
-        The group of rows, and the row in it.
-    """
+    """An image in a row of a Parquet file; a `StoredImage`."""
 
     shard: Shard
-    name: str
-    column: str
-    group: int
-    row: int
+    name: str  # the number of the row, followed by the name of the image if there is one
+    column: str  # of images
+    group: int  # of rows
+    row: int  # in the group
 
     def __str__(self) -> str:
         return f"{self.shard.path}/{self.name}"
@@ -69,62 +55,47 @@ class Row(NamedTuple):
         return f"{self.group} {self.row} {self.shard.size} {self.shard.stamp(exactly=exactly)}"
 
 
-def read_parquet(path: Path, *, labels: bool) -> Iterator[tuple[Row, str]]:
-    """The images of a Parquet file in their order, each with its label, which is empty if there is none.
-
-    Parameters
-    ----------
-    path
-        The file.
-    labels
-        Whether to read the labels.
-
-    Raises
-    ------
-    DataError
-        If it is damaged, has no column of images, or labels that cannot be used.
-    """
-    shard, number = find_shard(path), 0
-    with _reasons(path), shard.open() as file:
-        table = _parquet(path).ParquetFile(file)
+def read_parquet(shard: Shard, *, labels: bool) -> Iterator[tuple[Row, str]]:
+    """The images of a Parquet file in their order, each with its label."""
+    number = 0
+    with _table(shard) as table:
         schema = table.schema_arrow
         image, label = _image_column(schema), _column(schema, LABELS) if labels else None
         names = _class_names(schema, label)
         has_names = "path" in _fields(schema.field(image).type)
         for group in range(table.num_row_groups):
-            _check_group(table.metadata.row_group(group))
+            about = table.metadata.row_group(group)
+            if about.num_rows > MOST_ROWS or about.total_byte_size > MOST_GROUP:
+                raise BadFileError(
+                    f"it has groups of {about.num_rows:,} rows and {about.total_byte_size:,} bytes, but at most "
+                    f"{MOST_ROWS:,} and {MOST_GROUP:,} are read at once; write it with smaller row groups"
+                )
             files = _values(table, group, f"{image}.path" if has_names else None)
             found = _values(table, group, label)
             for row, (file_name, value) in enumerate(zip(files, found, strict=True)):
                 base = PurePosixPath(file_name["path"]).name if has_names and file_name and file_name["path"] else ""
+                named = type(value) is int and 0 <= value < len(names)
                 name = f"{number:06d}/{base}" if base else f"{number:06d}"
-                yield Row(shard, name, image, group, row), _label(value, names)
+                yield Row(shard, name, image, group, row), names[value] if named else label_text(value)
                 number += 1
 
 
-def _parquet(path: Path) -> Any:
+@contextmanager
+def _table(shard: Shard) -> Iterator[Any]:
+    """The open file; whatever is wrong with it is a DataError."""
+    path = printable(shard.path)
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise ConfigError(
-            f"{printable(str(path))} needs PyArrow; install it: pip install 'rankingmatch[shards]'"
-        ) from error
-    return parquet
-
-
-@contextmanager
-def _reasons(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the file is a DataError."""
+        raise ConfigError(f"{path} needs PyArrow; install it: pip install 'rankingmatch[shards]'") from error
     try:
-        yield
-    except (ConfigError, DataError):
-        raise
+        with shard.open() as file:
+            yield parquet.ParquetFile(file)
     except (BadFileError, UnreadableError) as error:
-        raise DataError(f"{printable(str(path))} cannot be used: {error}") from error
+        raise DataError(f"{path} cannot be used: {error}") from error
     except Exception as error:  # PyArrow raises many types for a damaged file
         raise DataError(
-            f"{printable(str(path))} is not a Parquet file, or it is damaged ({printable(first_line(error))}); make or "
-            "copy it again"
+            f"{path} is not a Parquet file, or it is damaged ({printable(first_line(error))}); make or copy it again"
         ) from error
 
 
@@ -150,14 +121,6 @@ def _fields(kind: Any) -> list[str]:
     return [kind.field(index).name for index in range(kind.num_fields)] if str(kind).startswith("struct") else []
 
 
-def _check_group(metadata: Any) -> None:
-    if metadata.num_rows > MOST_ROWS or metadata.total_byte_size > MOST_GROUP:
-        raise BadFileError(
-            f"it has groups of {metadata.num_rows:,} rows and {metadata.total_byte_size:,} bytes, but at most "
-            f"{MOST_ROWS:,} and {MOST_GROUP:,} are read at once; write it with smaller row groups"
-        )
-
-
 def _values(table: Any, group: int, column: str | None) -> list[Any]:
     """The values of a column in a group of rows; None for each row without a column."""
     if column is None:
@@ -178,21 +141,14 @@ def _class_names(schema: Any, label: str | None) -> list[str]:
     return [label_text(name) for name in names] if isinstance(names, list) else []
 
 
-def _label(value: object, names: list[str]) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
-        return names[value]
-    return label_text(value)
-
-
 @lru_cache(maxsize=GROUPS_KEPT)
 def _images(shard: Shard, column: str, group: int) -> Any:
     """The bytes of the images in a group of rows."""
     try:
-        with _reasons(Path(shard.path)), shard.open() as file:
-            table = _parquet(Path(shard.path)).ParquetFile(file)
-            kind = table.schema_arrow.field(column).type
-            name = f"{column}.bytes" if _fields(kind) else column
+        with _table(shard) as table:
+            is_struct = bool(_fields(table.schema_arrow.field(column).type))
+            name = f"{column}.bytes" if is_struct else column
             images = table.read_row_group(group, columns=[name], use_threads=False).column(0).combine_chunks()
-            return images.field("bytes") if _fields(kind) else images
+            return images.field("bytes") if is_struct else images
     except DataError as error:
         raise UnreadableError(f"cannot be read ({error})") from error

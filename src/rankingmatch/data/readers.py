@@ -8,41 +8,58 @@ import contextlib
 import gzip
 import io
 import math
+import pickle
+import pickletools
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from rankingmatch.core.errors import DataError, require
 from rankingmatch.data.dataset import UNLABELED
 from rankingmatch.data.decode import open_image
-from rankingmatch.data.plain_pickle import PlainArray, read_pickle
 
-__all__ = [
-    "Chunk",
-    "DatasetStream",
-    "OriginalFiles",
-    "Reader",
-    "read_cifar_binary",
-    "read_cifar_python",
-    "read_idx",
-    "read_stl10",
-    "read_svhn",
-    "read_tiny_imagenet",
-]
+LARGEST = 2**28  # bytes of a file that is read at once; the largest original, CIFAR-100's training batch, has 155 MB
 
 
-class OriginalFiles(Protocol):
-    """The files of a dataset, in an archive or a directory."""
+@dataclass(frozen=True)
+class OriginalFiles:
+    """The files of a dataset in an archive or a directory: each one's name, and what `opened` opens it by."""
 
-    def names(self) -> list[str]:
-        """All file names, with forward slashes, relative to the archive or directory."""
+    place: Path
+    members: Mapping[str, Any]
+    opened: Callable[[Any], IO[bytes] | None]
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
+        try:
+            file = self.opened(self.members[name])
+        except KeyError:
+            raise DataError(
+                f"{self.place} has no {name}, so it is not the original; delete it and download it again"
+            ) from None
+        except OSError as error:
+            raise DataError(f"{self.place}: {name} cannot be read ({error.strerror})") from error
+        assert file is not None  # tarfile has None for folders, which are no members
+        return file
+
+    def content(self, name: str, *, zipped: bool = False) -> bytes:
+        """The whole content of a file, up to a limit: a few compressed bytes may expand to terabytes."""
+        with self.open(name) as file, gzip.open(file) if zipped else contextlib.nullcontext(file) as plain:
+            content = bytes(plain.read(LARGEST + 1))
+        require(len(content) <= LARGEST, f"{name} has more than {LARGEST >> 20} MB, and the original has less")
+        return content
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a text file."""
+        try:
+            return self.content(name).decode().splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{name} is not text ({error.reason}); delete it and download it again") from error
 
 
 class Chunk(NamedTuple):
@@ -65,77 +82,128 @@ class DatasetStream:
 
 Reader = Callable[[OriginalFiles], DatasetStream]
 
-LARGEST = 2**28  # bytes of a file that is read at once; the largest original, CIFAR-100's training batch, has 155 MB
-
-
-def _content(files: OriginalFiles, name: str, *, zipped: bool = False) -> bytes:
-    """The whole content of a file, up to a limit: a few compressed bytes may expand to terabytes."""
-    with files.open(name) as file, gzip.open(file) if zipped else contextlib.nullcontext(file) as plain:
-        content = bytes(plain.read(LARGEST + 1))
-    require(len(content) <= LARGEST, f"{name} has more than {LARGEST >> 20} MB, and the original has less")
-    return content
-
-
-def _text(files: OriginalFiles, name: str) -> str:
-    try:
-        return _content(files, name).decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} is not text ({error.reason}); delete it and download it again") from error
-
 
 # --- CIFAR ---------------------------------------------------------------------------------------------------
 
 
-def read_cifar_python(
-    files: OriginalFiles, *, folder: str, train: tuple[str, ...], test: str, meta: str, keys: tuple[bytes, bytes]
-) -> DatasetStream:
-    """Read CIFAR's Python version: `keys` name the labels in a batch and the class names in the meta file."""
+# The training batches, the test batch and the class names, and what labels are called.
+CIFAR_FILES = {
+    10: (tuple(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta", "label"),
+    100: (("train",), "test", "meta", "fine_label"),
+}
 
-    def chunks() -> Iterator[Chunk]:
-        for part, names in (("train", train), ("test", (test,))):
-            for name in names:
-                yield Chunk(part, *_cifar_batch(files, f"{folder}/{name}", keys[0]))
 
-    names = read_pickle(_content(files, f"{folder}/{meta}"), meta).get(keys[1])
+def read_cifar_python(files: OriginalFiles, *, classes: int) -> DatasetStream:
+    """Read CIFAR's Python version: a pickle for each batch."""
+    *_, meta, kind = CIFAR_FILES[classes]
+
+    def batch(name: str) -> tuple[np.ndarray, np.ndarray]:
+        values = read_pickle(files.content(name), name)
+        labels: Any = values.get(f"{kind}s".encode())
+        pixels: Any = values.get(b"data")
+        require(isinstance(pixels, PlainArray) and isinstance(labels, list), f"{name} has no images or labels")
+        valid = all(type(label) is int and 0 <= label < 256 for label in labels)
+        require(valid, f"{name} has labels that are not integers below 256")
+        rows = pixels.array()
+        require(rows.shape == (len(labels), 3072), f"{name} has {rows.shape} pixels for {len(labels)} labels")
+        return rows, np.array(labels, dtype=np.int64)
+
+    names: Any = read_pickle(files.content(meta), meta).get(f"{kind}_names".encode())
     valid = isinstance(names, list) and all(isinstance(name, bytes) for name in names)
     require(valid, f"{meta} has no list of class names")
-    return DatasetStream(tuple(name.decode(errors="replace") for name in names or ()), chunks())
+    return DatasetStream(tuple(name.decode(errors="replace") for name in names), _cifar_chunks(classes, batch))
 
 
-def read_cifar_binary(
-    files: OriginalFiles, *, folder: str, train: tuple[str, ...], test: str, meta: str, label_bytes: int
-) -> DatasetStream:
+def read_cifar_binary(files: OriginalFiles, *, classes: int) -> DatasetStream:
     """Read CIFAR's binary version.
 
     A record has 1 (CIFAR-10) or 2 (CIFAR-100, of which the second is used) labels and 3072 pixels.
     """
+    label_bytes, meta = (1, "batches.meta.txt") if classes == 10 else (2, "fine_label_names.txt")
 
-    def chunks() -> Iterator[Chunk]:
-        for part, names in (("train", train), ("test", (test,))):
-            for name in names:
-                content = _content(files, f"{folder}/{name}")
-                size = label_bytes + 3072
-                require(len(content) > 0 and len(content) % size == 0, f"{name} does not have records of {size} bytes")
-                records = np.frombuffer(content, np.uint8).reshape(-1, size)
-                labels = records[:, label_bytes - 1].astype(np.int64)
-                yield Chunk(part, _cifar_images(records[:, label_bytes:]), labels)
+    def batch(name: str) -> tuple[np.ndarray, np.ndarray]:
+        content, size = files.content(f"{name}.bin"), label_bytes + 3072
+        require(len(content) > 0 and len(content) % size == 0, f"{name} does not have records of {size} bytes")
+        records = np.frombuffer(content, np.uint8).reshape(-1, size)
+        return records[:, label_bytes:], records[:, label_bytes - 1].astype(np.int64)
 
-    return DatasetStream(tuple(_text(files, f"{folder}/{meta}").split()), chunks())
+    return DatasetStream(tuple(" ".join(files.lines(meta)).split()), _cifar_chunks(classes, batch))
 
 
-def _cifar_batch(files: OriginalFiles, name: str, key: bytes) -> tuple[np.ndarray, np.ndarray]:
-    batch = read_pickle(_content(files, name), name)
-    require(isinstance(batch.get(b"data"), PlainArray) and key in batch, f"{name} has no images or labels")
-    pixels, labels = batch[b"data"].pixels(), batch[key]
-    valid = isinstance(labels, list) and all(type(label) is int and 0 <= label < 256 for label in labels)
-    require(valid, f"{name} has labels that are not integers below 256")
-    require(pixels.shape == (len(labels), 3072), f"{name} has {pixels.shape} pixels for {len(labels)} labels")
-    return _cifar_images(pixels), np.array(labels, dtype=np.int64)
+def _cifar_chunks(classes: int, batch: Callable[[str], tuple[np.ndarray, np.ndarray]]) -> Iterator[Chunk]:
+    """The batches, whose rows (n, 3072) have the pixels channel by channel."""
+    train, test, *_ = CIFAR_FILES[classes]
+    for part, names in (("train", train), ("test", (test,))):
+        for name in names:
+            rows, labels = batch(name)
+            yield Chunk(part, rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels)
 
 
-def _cifar_images(rows: np.ndarray) -> np.ndarray:
-    """(n, 3072) bytes, channel by channel → (n, 32, 32, 3)."""
-    return rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+# --- pickles -------------------------------------------------------------------------------------------------
+
+
+class PlainArray:
+    """Replaces a NumPy array in a pickle: keeps its state as data, which is checked before it becomes an array."""
+
+    state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray:
+        """The content as a contiguous uint8 array; DataError if it is of another type."""
+        try:
+            _, shape, dtype, fortran, content = self.state
+            plain = isinstance(dtype, _DType) and dtype.code in ("u1", b"u1") and not fortran
+            require(plain, "an array is not of bytes")
+            return np.frombuffer(content, np.uint8).reshape(shape)
+        except (ValueError, TypeError) as error:
+            raise DataError(f"an array's shape does not match its content ({error})") from error
+
+
+class _DType:
+    """Replaces numpy.dtype in a pickle."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        self.code = code
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+_HARMLESS = {
+    ("numpy.core.multiarray", "_reconstruct"): lambda *_: PlainArray(),
+    ("numpy._core.multiarray", "_reconstruct"): lambda *_: PlainArray(),
+    ("numpy", "ndarray"): PlainArray,
+    ("numpy", "dtype"): _DType,
+    # With it, Python 3 writes bytes into a pickle that Python 2 can read.
+    ("_codecs", "encode"): lambda text, _: text.encode("latin1"),
+}
+
+
+class _DataOnly(pickle.Unpickler):
+    """Reads lists, dicts, bytes, numbers and arrays of bytes; refuses everything else, so that nothing is ever run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _HARMLESS:
+            raise DataError(f"a pickle asks for {module}.{name}, which data does not need; refused, nothing was run")
+        return _HARMLESS[module, name]
+
+
+def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
+    """Load a pickled dictionary of plain data; `name` is for error messages."""
+    try:
+        for count, (operation, index, _) in enumerate(pickletools.genops(content)):
+            # The unpickler allocates memory up to the index, so that ten bytes can ask for 64 GB.
+            if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(index or 0) > count:
+                raise ValueError(f"it has the memo index {index} after {count} operations")
+        values = _DataOnly(io.BytesIO(content), encoding="bytes").load()
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
+    except Exception as error:  # a damaged pickle may raise anything
+        raise DataError(f"{name} is not a pickle of plain data ({error}); delete it and download it again") from error
+    require(isinstance(values, dict), f"{name} is not a dictionary")
+    return values  # type: ignore[no-any-return]
 
 
 # --- SVHN ----------------------------------------------------------------------------------------------------
@@ -180,20 +248,19 @@ STL10_BYTES = 3 * 96 * 96
 
 def read_stl10(files: OriginalFiles) -> DatasetStream:
     """Read STL-10's binary version: labels from 1, images column by column; unlabeled images follow labeled ones."""
-    folder = "stl10_binary"
 
     def chunks() -> Iterator[Chunk]:
         for part, name in (("train", "train"), ("test", "test"), ("train", "unlabeled")):
             labels = None
             if name != "unlabeled":
-                labels = np.frombuffer(_content(files, f"{folder}/{name}_y.bin"), np.uint8).astype(np.int64) - 1
-            yield from _stl10_chunks(files, f"{folder}/{name}_X.bin", part, labels)
+                labels = np.frombuffer(files.content(f"{name}_y.bin"), np.uint8).astype(np.int64) - 1
+            yield from _stl10_chunks(files, f"{name}_X.bin", part, labels)
 
-    lines = [line.split() for line in _text(files, f"{folder}/fold_indices.txt").splitlines()]
+    lines = [line.split() for line in files.lines("fold_indices.txt")]
     valid = all(word.isdecimal() and len(word) < 9 for line in lines for word in line)
     require(valid, "fold_indices.txt has words that are not row numbers")
     folds = tuple(np.array(line, dtype=np.int64) for line in lines)
-    return DatasetStream(tuple(_text(files, f"{folder}/class_names.txt").split()), chunks(), folds)
+    return DatasetStream(tuple(" ".join(files.lines("class_names.txt")).split()), chunks(), folds)
 
 
 def _stl10_chunks(files: OriginalFiles, name: str, part: str, labels: np.ndarray | None) -> Iterator[Chunk]:
@@ -214,44 +281,37 @@ def _stl10_chunks(files: OriginalFiles, name: str, part: str, labels: np.ndarray
 
 def read_tiny_imagenet(files: OriginalFiles) -> DatasetStream:
     """Read Tiny ImageNet: 64×64 JPEGs, some of them grayscale; its validation images are the test set."""
-    folder = "tiny-imagenet-200"
-
-    def lines(name: str) -> list[str]:
-        return _text(files, f"{folder}/{name}").splitlines()
-
-    wnids = sorted(lines("wnids.txt"))
+    wnids = sorted(files.lines("wnids.txt"))
     label_of = {wnid: label for label, wnid in enumerate(wnids)}
-    words = dict(line.split("\t", 1) for line in lines("words.txt") if "\t" in line)
+    words = dict(line.split("\t", 1) for line in files.lines("words.txt") if "\t" in line)
     names = [words.get(wnid, wnid).split(",")[0] for wnid in wnids]
     # Some classes share a word ("crane", "bow tie"…); the wnid distinguishes them.
     classes = tuple(
         name if names.count(name) == 1 else f"{name} {wnid}" for name, wnid in zip(names, wnids, strict=True)
     )
-    train = [(name, label_of[name.split("/")[2]]) for name in sorted(files.names()) if _is_training(name, label_of)]
-    pairs = [line.split("\t")[:2] for line in lines("val/val_annotations.txt") if line]
+    train = []
+    for name in sorted(files.members):  # train/WNID/images/NAME.JPEG
+        parts = name.split("/")
+        if len(parts) == 4 and parts[0] == "train" and parts[1] in label_of and name.endswith(".JPEG"):
+            train.append((name, label_of[parts[1]]))
+    pairs = [line.split("\t")[:2] for line in files.lines("val/val_annotations.txt") if line]
     require(all(pair[1:] and pair[1] in label_of for pair in pairs), "val_annotations.txt has unknown classes")
-    test = [(f"{folder}/val/images/{name}", label_of[wnid]) for name, wnid in pairs]
-    require(bool(train) and bool(test), f"{folder} has no images")
-    parts = (("train", train), ("test", test))
-    return DatasetStream(classes, (chunk for part, pairs in parts for chunk in _jpeg_chunks(files, part, pairs)))
+    test = [(f"val/images/{name}", label_of[wnid]) for name, wnid in pairs]
+    require(bool(train) and bool(test), f"{files.place} has no images")
 
+    def chunks(size: int = 1000) -> Iterator[Chunk]:
+        for part, labeled in (("train", train), ("test", test)):
+            for start in range(0, len(labeled), size):
+                chunk = labeled[start : start + size]
+                images = np.stack([_jpeg(files, name) for name, _ in chunk])
+                yield Chunk(part, images, np.array([label for _, label in chunk], dtype=np.int64))
 
-def _is_training(name: str, label_of: dict[str, int]) -> bool:
-    """Whether a file is a training image: tiny-imagenet-200/train/WNID/images/NAME.JPEG."""
-    parts = name.split("/")
-    return len(parts) == 5 and parts[1] == "train" and parts[2] in label_of and parts[4].endswith(".JPEG")
-
-
-def _jpeg_chunks(files: OriginalFiles, part: str, labeled: list[tuple[str, int]], size: int = 1000) -> Iterator[Chunk]:
-    for start in range(0, len(labeled), size):
-        chunk = labeled[start : start + size]
-        images = np.stack([_jpeg(files, name) for name, _ in chunk])
-        yield Chunk(part, images, np.array([label for _, label in chunk], dtype=np.int64))
+    return DatasetStream(classes, chunks())
 
 
 def _jpeg(files: OriginalFiles, name: str) -> np.ndarray:
     try:
-        image = open_image(io.BytesIO(_content(files, name)), name, ("JPEG",))
+        image = open_image(io.BytesIO(files.content(name)), name, ("JPEG",))
         require(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
         return np.asarray(image.convert("RGB"))
     except DataError:
@@ -277,9 +337,9 @@ def read_idx(files: OriginalFiles, *, classes: tuple[str, ...]) -> DatasetStream
 
 
 def _idx(files: OriginalFiles, name: str, dimensions: int) -> np.ndarray:
-    zipped = f"{name}.gz" in files.names()
+    zipped = f"{name}.gz" in files.members
     try:
-        content = _content(files, f"{name}.gz" if zipped else name, zipped=zipped)
+        content = files.content(f"{name}.gz" if zipped else name, zipped=zipped)
         magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
     except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
         raise DataError(f"{name} cannot be read ({error}); delete it and download it again") from error

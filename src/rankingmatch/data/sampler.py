@@ -6,55 +6,20 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 
-__all__ = ["indices_of_step", "rows_of_step", "shuffled"]
-
 ROUNDS = 8  # of the Feistel network: small pools, with few bits to mix, need more than the usual four
 
 
 def rows_of_step(pool: np.ndarray, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
-    """Draw rows of a pool for a step.
-
-    Parameters
-    ----------
-    pool
-        Row numbers, (size,).
-    count
-        The number of rows of a step.
-    seed, purpose
-        The random stream.
-    step
-        The step, from 0.
-
-    Returns
-    -------
-    ndarray
-        Row numbers, (count,).
-    """
+    """Draw `count` rows of a pool for a step, from 0, of the random stream (seed, purpose)."""
     rows: np.ndarray = pool[indices_of_step(len(pool), count, seed, purpose, step)]
     return rows
 
 
 def indices_of_step(size: int, count: int, seed: int, purpose: Purpose, step: int) -> np.ndarray:
-    """Draw indices into a pool for a step.
+    """Draw `count` indices into a pool for a step.
 
     Together, the steps read an endless sequence of shuffled copies of the pool: each index is drawn once before any is
     drawn again, also if the pool is smaller than a batch.
-
-    Parameters
-    ----------
-    size
-        The size of the pool.
-    count
-        The number of indices of a step.
-    seed, purpose
-        The random stream.
-    step
-        The step, from 0.
-
-    Returns
-    -------
-    ndarray
-        Indices in [0, size), (count,).
     """
     position = np.arange(step * count, (step + 1) * count)
     epoch, offset = np.divmod(position, size)
@@ -68,22 +33,9 @@ def indices_of_step(size: int, count: int, seed: int, purpose: Purpose, step: in
 def shuffled(positions: np.ndarray, size: int, keys: np.ndarray) -> np.ndarray:
     """Where a keyed permutation of range(size) takes these positions: computed, so that no order is ever stored.
 
-    A Feistel network permutes the smallest range of 4^h numbers that holds them all; a number beyond `size` is
-    permuted again until it is below, which gives a permutation of range(size) (at most 4 passes on average).
-
-    Parameters
-    ----------
-    positions
-        Numbers in [0, size), (n,).
-    size
-        The size of the range.
-    keys
-        One key for each round of the network, (rounds,) uint64.
-
-    Returns
-    -------
-    ndarray
-        Numbers in [0, size), (n,) int64; different ones for different positions.
+    A Feistel network, with a key for each round, permutes the smallest range of 4^h numbers that holds them all; a
+    number beyond `size` is permuted again until it is below, which gives a permutation of range(size) (at most 4 passes
+    on average).
     """
     half_bits = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
     values = _feistel(positions.astype(np.uint64), half_bits, keys)

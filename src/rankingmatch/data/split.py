@@ -1,47 +1,92 @@
-"""Which training images are labeled, unlabeled or held out for validation."""
+"""Which training images are labeled, unlabeled or held out for validation, and the options that decide it."""
 
-import json
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rankingmatch.core.errors import DataError, setting
+from rankingmatch.core.options import option
 from rankingmatch.core.randomness import Purpose, numpy_generator
+from rankingmatch.core.untrusted import read_json
 from rankingmatch.data.dataset import UNLABELED, Dataset, Split
 from rankingmatch.data.imbalance import keep_of_each_class, long_tailed_labels, long_tailed_unlabeled_rows
-from rankingmatch.data.settings import DataSettings
-
-__all__ = ["assemble_split", "hide_labels", "make_split", "read_rows", "rows_to_json"]
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class DataSettings:
+    """Which images and labels a run uses."""
+
+    labels: int | None = option(
+        None,
+        "Number of training labels to keep, the same for each class; the others are hidden. 0 keeps all.",
+        interval="[0, inf)",
+        kind="labels",
+    )
+    validation: int = option(
+        0, "Number of labeled training images held out for validation.", interval="[0, inf)", kind="labels"
+    )
+    imbalance: float | None = option(
+        None,
+        "γ: keep a long tail of labels. Class k of K keeps γ^(-(k-1)/(K-1)) times as many as the first "
+        "class; if γ is below 1, the last class keeps the most.",
+        interval="(0, inf)",
+        kind="labels",
+    )
+    unlabeled_imbalance: float | None = option(
+        None,
+        "γ of the unlabeled images; the rest of them is left out. By default, {imbalance}.",
+        interval="(0, inf)",
+        kind="labels",
+    )
+    split: str | None = option(
+        None,
+        "Use the labeled and validation images of this split.json of a run, instead of drawing them.",
+        kind="labels",
+        path=True,
+    )
+    unlabeled: str | None = option(
+        None,
+        "Folder or shards of more unlabeled images.",
+        kind="source",
+        path=True,
+    )
+    labels_csv: str | None = option(
+        None,
+        "CSV file with the labels of a folder's images, in the columns file and label (empty if unlabeled). "
+        "An optional column part has train, test, or none to leave an image out.",
+        kind="source",
+        path=True,
+    )
+    balanced: bool = option(
+        False, "Draw labeled images of all classes equally often, whatever the sizes of the classes."
+    )
+    include_labeled: bool = option(
+        False, "Add the labeled images to the unlabeled ones, as FixMatch did.", kind="labels"
+    )
+    crop: bool = option(
+        False,
+        "Crop a folder's images to squares, keeping their proportions, instead of squeezing them.",
+        kind="source",
+    )
+    image_size: int | None = option(
+        None,
+        "Resize all images to squares with sides of this many pixels; {padding} and {cutout} scale with it "
+        "unless given.",
+        interval="[1, 4096]",
+        kind="source",
+    )
+
+
 def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
-    """Hold out validation images and hide all but some labels; the seed decides which.
+    """Hold out validation images and hide all but some labels; the seed decides which, and which given fold is used.
 
     With an imbalance, the labels and the unlabeled images are those of a long tail, and the other images are left out.
     The validation and test images keep the distribution of the dataset.
-
-    Parameters
-    ----------
-    dataset
-        The images and all their labels.
-    settings
-        How many labels to keep and images to hold out, or a file that lists them.
-    seed
-        The seed; of predefined folds, the fold ``seed`` modulo their number is used.
-
-    Returns
-    -------
-    Split
-        The images and labels of a run.
-
-    Raises
-    ------
-    DataError
-        If there are too few labels, or a class has none.
     """
     rng = numpy_generator(seed, Purpose.SPLIT)
     truth, imbalance = dataset.train.labels, settings.imbalance
@@ -49,7 +94,8 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
     if settings.split is not None:
         labeled, held_out, unlabeled = read_rows(Path(settings.split), truth, dataset.fingerprint)
     elif dataset.folds and imbalance is None and settings.labels in (None, len(dataset.folds[0])):
-        labeled, held_out = _fold_rows(dataset, seed)
+        labeled = np.sort(dataset.folds[seed % len(dataset.folds)])
+        held_out = np.setdiff1d(np.flatnonzero(truth != UNLABELED), labeled)
     else:
         held_out = _held_out_rows(dataset, settings.validation, rng)
         known = truth.copy()
@@ -102,27 +148,10 @@ def assemble_split(
     include_labeled: bool = False,
     balanced: bool = False,
 ) -> Split:
-    """Make the split in which given training rows are labeled, held out or unlabeled.
+    """Make the split in which given training rows are labeled, held out for validation, or unlabeled.
 
-    Parameters
-    ----------
-    dataset
-        The images and all their labels.
-    labeled
-        The rows of labeled images, (m,).
-    held_out
-        The rows of validation images, (k,); if empty, the validation images of the dataset are used.
-    unlabeled
-        The rows of unlabeled images; by default all that are neither labeled nor held out.
-    include_labeled
-        Whether labeled images are used as unlabeled ones, too.
-    balanced
-        Whether all classes are drawn equally often.
-
-    Returns
-    -------
-    Split
-        The images and labels of a run.
+    Without held-out rows, the validation images of the dataset are used. Unlabeled are by default all other rows, and
+    with `include_labeled` the labeled ones, too. If `balanced`, all classes are drawn equally often.
     """
     train = dataset.train
     # A pool may have very many rows: the smallest types that hold all labels and all row numbers.
@@ -142,7 +171,7 @@ def assemble_split(
         labels=labels,
         truth=truth,
         labeled_rows=labeled,
-        drawn_rows=balanced_rows(labeled, train.labels[labeled]) if balanced else labeled,
+        drawn_rows=_balanced_rows(labeled, train.labels[labeled]) if balanced else labeled,
         unlabeled_rows=np.flatnonzero(used).astype(row_type),
         validation_rows=held_out,
         validation=validation,
@@ -152,25 +181,16 @@ def assemble_split(
     )
 
 
-def balanced_rows(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _balanced_rows(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Repeat the rows of smaller classes until each class has as many as the largest."""
     counts = np.bincount(labels)
     return np.concatenate([np.resize(rows[labels == label], counts.max()) for label in np.flatnonzero(counts)])
 
 
 def rows_to_json(split: Split) -> dict[str, Any]:
-    """Return the content of a split.json: which training images are labeled and which are held out.
+    """The content of a split.json: "labeled" and "validation" rows of the training images.
 
-    Parameters
-    ----------
-    split
-        Any split.
-
-    Returns
-    -------
-    dict
-        "labeled" and "validation" rows; "unlabeled" ones if other images are left out; for a folder, also its
-        "fingerprint" and the "skipped" files.
+    Also "unlabeled" ones if other images are left out, and for a folder its "fingerprint" and the "skipped" files.
     """
     rows: dict[str, Any] = {"labeled": split.labeled_rows.tolist(), "validation": split.validation_rows.tolist()}
     unlabeled = np.setdiff1d(split.unlabeled_rows, split.labeled_rows)
@@ -180,17 +200,14 @@ def rows_to_json(split: Split) -> dict[str, Any]:
 
 
 def read_rows(path: Path, truth: np.ndarray, fingerprint: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Read the rows of a split.json: labeled, for validation (both must have labels), and unlabeled.
-
-    The unlabeled rows are None if they are all the others.
-    """
+    """The rows of a split.json: labeled, for validation (both must have labels), unlabeled (None: all others)."""
     try:
-        values = json.loads(path.read_text())
+        values = read_json(path)
         labeled, held_out = (np.array(values[key], dtype=np.int64) for key in ("labeled", "validation"))
         unlabeled = np.array(values["unlabeled"], dtype=np.int64) if "unlabeled" in values else np.arange(0)
     except OSError as error:
         raise DataError(f"{setting('split')} is {path}, which cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DataError(f"{setting('split')} is {path}, which is not a split.json ({error})") from error
     one_dimensional = labeled.ndim == held_out.ndim == unlabeled.ndim == 1
     rows = np.concatenate([part.reshape(-1) for part in (labeled, held_out, unlabeled)])
@@ -209,12 +226,6 @@ def read_rows(path: Path, truth: np.ndarray, fingerprint: str = "") -> tuple[np.
     return np.sort(labeled), np.sort(held_out), np.sort(unlabeled) if "unlabeled" in values else None
 
 
-def _fold_rows(dataset: Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The labeled rows of a predefined fold, and all other rows with labels, which are for validation."""
-    labeled = np.sort(dataset.folds[seed % len(dataset.folds)])
-    return labeled, np.setdiff1d(np.flatnonzero(dataset.train.labels != UNLABELED), labeled)
-
-
 def _held_out_rows(dataset: Dataset, count: int, rng: np.random.Generator) -> np.ndarray:
     """The rows held out for validation: none if the dataset has validation images."""
     if count == 0 or dataset.validation is not None:
@@ -229,44 +240,12 @@ def _held_out_rows(dataset: Dataset, count: int, rng: np.random.Generator) -> np
 
 
 def hide_labels(labels: np.ndarray, count: int, classes: tuple[str, ...], rng: np.random.Generator) -> np.ndarray:
-    """Hide all but `count` labels, the same number for each class.
+    """Hide all but `count` labels, the same number for each class; hidden are -1.
 
     If `count` is not a multiple of the number of classes, random classes keep one more. A class with fewer labels keeps
     all of them, and the others keep more.
-
-    Parameters
-    ----------
-    labels
-        (n,) int64; -1 where there is none.
-    count
-        The number of labels to keep.
-    classes
-        The class names.
-    rng
-        The source of randomness.
-
-    Returns
-    -------
-    ndarray
-        A copy of `labels` with -1 where a label is hidden.
-
-    Raises
-    ------
-    DataError
-        If there are fewer labels than `count`, or a class has none.
     """
     available = np.bincount(labels[labels != UNLABELED], minlength=len(classes))
-    _check_count(count, available, classes)
-    each, rest = divmod(count, len(classes))
-    kept = np.full(len(classes), each)
-    kept[rng.permutation(len(classes))[:rest]] += 1
-    kept = np.minimum(kept, available)
-    while missing := count - int(kept.sum()):
-        kept[np.flatnonzero(available > kept)[:missing]] += 1
-    return keep_of_each_class(labels, kept, rng)
-
-
-def _check_count(count: int, available: np.ndarray, classes: tuple[str, ...]) -> None:
     if count > available.sum():
         raise DataError(
             f"{setting('labels')} is {count}, more than the {available.sum()} labeled training images; lower it"
@@ -277,3 +256,10 @@ def _check_count(count: int, available: np.ndarray, classes: tuple[str, ...]) ->
         )
     if not available.all():
         raise DataError(f"the class '{classes[int(available.argmin())]}' has no labeled training image; add some")
+    each, rest = divmod(count, len(classes))
+    kept = np.full(len(classes), each)
+    kept[rng.permutation(len(classes))[:rest]] += 1
+    kept = np.minimum(kept, available)
+    while missing := count - int(kept.sum()):
+        kept[np.flatnonzero(available > kept)[:missing]] += 1
+    return keep_of_each_class(labels, kept, rng)

@@ -10,8 +10,7 @@ from torch import nn
 
 from rankingmatch.core.distributed import alone
 from rankingmatch.core.randomness import Purpose, numpy_generator
-from rankingmatch.data import Split
-from rankingmatch.data.progress import Progress, no_progress
+from rankingmatch.data import Progress, Split, no_progress
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import smooth_features, unit_features

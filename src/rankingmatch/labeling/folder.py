@@ -9,9 +9,17 @@ from pathlib import Path, PurePath
 from rankingmatch.core.atomic import create_directory_beside, unused_path
 from rankingmatch.core.errors import DataError
 from rankingmatch.core.names import folder_names
-from rankingmatch.data.folder_contents import LABELED
-from rankingmatch.data.folder_scanner import HELD_OUT, FolderScanner, csv_rows, read_table
-from rankingmatch.data.label_journal import CLASS_PREFIX, LabelEvent, is_journal, parse_events, replay
+from rankingmatch.data.dataset import HELD_OUT, LABELED
+from rankingmatch.data.folder_contents import FolderScanner
+from rankingmatch.data.label_journal import (
+    CLASS_PREFIX,
+    LabelEvent,
+    csv_rows,
+    is_journal,
+    parse_events,
+    read_table,
+    replay,
+)
 from rankingmatch.labeling.journal import Journal
 from rankingmatch.labeling.session import Session, check_class_name
 

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import BENCHMARKS, ImageFile, ImageFolder, printable
-from rankingmatch.data.image_files import UnreadableError, file_size, open_file
+from rankingmatch.data import BENCHMARKS, ImageFile, ImageFolder, UnreadableError, printable
+from rankingmatch.data.decode import file_size, open_file
 from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
 

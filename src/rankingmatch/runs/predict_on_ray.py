@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from rankingmatch.core.imports import trust_files
+from rankingmatch.data import ImageFile
 from rankingmatch.data.decode import files_at_once
-from rankingmatch.data.image_files import ImageFile
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import FilePredictions, predict_files

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from rankingmatch.augment import Policy, ViewSettings
 from rankingmatch.core.randomness import Purpose, torch_generator
-from rankingmatch.data import Images, Split
+from rankingmatch.data import Images, Progress, Split, no_progress
 from rankingmatch.data.bank import Bank, BankFile, bank_directory, bank_key, read_bank
-from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.networks import Classifier, to_tensor
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.state import State

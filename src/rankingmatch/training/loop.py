@@ -14,9 +14,8 @@ from rankingmatch.core.distributed import average_statistics, gathered, is_first
 from rankingmatch.core.metrics import Errors, confusion_matrix
 from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
-from rankingmatch.data import Images, Split
+from rankingmatch.data import Images, Progress, Split, no_progress
 from rankingmatch.data.bank import Bank
-from rankingmatch.data.progress import Progress, no_progress
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import predict_logits
 from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch

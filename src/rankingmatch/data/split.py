@@ -207,7 +207,7 @@ def read_rows(path: Path, truth: np.ndarray, fingerprint: str = "") -> tuple[np.
         unlabeled = np.array(values["unlabeled"], dtype=np.int64) if "unlabeled" in values else np.arange(0)
     except OSError as error:
         raise DataError(f"{setting('split')} is {path}, which cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:  # also a device or a pipe
         raise DataError(f"{setting('split')} is {path}, which is not a split.json ({error})") from error
     one_dimensional = labeled.ndim == held_out.ndim == unlabeled.ndim == 1
     rows = np.concatenate([part.reshape(-1) for part in (labeled, held_out, unlabeled)])

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +19,6 @@ from rankingmatch.core.devices import computes_bfloat16, keep_freed_memory
 from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes, world_size
 from rankingmatch.core.errors import (
     ConfigError,
-    DataError,
     DivergedError,
     Interrupted,
     RunError,
@@ -29,7 +27,6 @@ from rankingmatch.core.errors import (
     setting,
 )
 from rankingmatch.core.names import to_utf8
-from rankingmatch.core.untrusted import MOST_JSON, BadFileError, require_regular
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads
 from rankingmatch.methods import make_method
@@ -91,8 +88,6 @@ def split_dataset(plan: Plan, dataset: Dataset) -> Split:
             f"{setting('validation')} is {config.data.validation}, but the data has {len(dataset.validation):,} "
             "validation images already; remove the option"
         )
-    if config.data.split is not None:
-        _require_regular(Path(config.data.split))
     return make_split(dataset, config.data, config.training.seed)
 
 
@@ -119,15 +114,6 @@ def _warn_of_slow_precision(config: Config) -> None:
             "this CPU has no instructions for bfloat16, which makes training several times slower than in float32; "
             "the precision auto uses bfloat16 only where it is faster"
         )
-
-
-def _require_regular(path: Path) -> None:
-    """Raise DataError for a split.json that cannot be read: its path may be from a file of someone else."""
-    try:
-        require_regular(path, MOST_JSON, least=1)
-    except (OSError, BadFileError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{setting('split')} is {path}, which cannot be read ({reason})") from error
 
 
 @dataclass

@@ -13,7 +13,15 @@ from filelock import FileLock, Timeout
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import DataError, first_line
 from rankingmatch.core.names import printable
-from rankingmatch.data.label_journal import CLASS_PREFIX, COLUMNS, LabelEvent, format_events, is_journal, parse_events, read_table
+from rankingmatch.data.label_journal import (
+    CLASS_PREFIX,
+    COLUMNS,
+    LabelEvent,
+    format_events,
+    is_journal,
+    parse_events,
+    read_table,
+)
 
 __all__ = ["Journal", "JournalError", "LabelState", "Mark", "Step", "steps_of"]
 

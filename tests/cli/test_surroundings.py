@@ -82,6 +82,6 @@ def test_other_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr("rankingmatch.cli.listing.method_rows", fail)
+    monkeypatch.setattr("rankingmatch.cli.printing.method_rows", fail)
     with pytest.raises(RuntimeError, match="a mistake of ours"):
         main(["methods"])

@@ -23,7 +23,7 @@ _CONTEXT.set_forkserver_preload(
         "rankingmatch.bench.command",
         "rankingmatch.cli",
         "rankingmatch.cli.flags",
-        "rankingmatch.cli.listing",
+        "rankingmatch.cli.printing",
         "rankingmatch.runs.display",
         "rankingmatch.runs.report",
         "sklearn.datasets",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from image_folders import picture
 
-from rankingmatch.cli.describe import describe_plan
+from rankingmatch.cli.printing import describe_plan
 from rankingmatch.data import ImageFolder, find_source
 from rankingmatch.runs import photographs
 from rankingmatch.runs.config import resolve

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from rankingmatch import __version__
-from rankingmatch.cli.doctor import doctor
 from rankingmatch.cli.grids import bench
 from rankingmatch.cli.labeling import label
 from rankingmatch.cli.predicting import predict
@@ -34,38 +33,22 @@ INTERRUPTED = 130
 BROKEN_PIPE = 1  # as click does it
 
 
-class LazyGroup(click.Group):
-    """A group whose help does not import torch, and which suggests the nearest command."""
+class Commands(click.Group):
+    """Commands in the order of their declaration; an unknown one is answered with the nearest names."""
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command; the flags of `train` are the declared options, collected on demand."""
-        if cmd_name == "train":
-            from rankingmatch.cli.flags import SettingsCommand
-
-            plain = self.commands["train"]
-            return SettingsCommand(
-                "train",
-                callback=plain.callback,
-                params=plain.params,
-                help=plain.help,
-                short_help=plain.short_help,
-            )
-        return super().get_command(ctx, cmd_name)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands with their summaries."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in self.commands.items()])
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, for the help."""
+        return list(self.commands)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Resolve a command as click does, but suggest the nearest name for an unknown one."""
+        """The command that the arguments name."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             raise unknown_name("command", args[0], self.commands)
         return super().resolve_command(ctx, args)
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -87,7 +70,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @json_option
 def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
     """Evaluate a trained RUN on its test images, or on those of DATA, a dataset or a folder."""
-    from rankingmatch.cli.describe import print_evaluation
+    from rankingmatch.cli.printing import print_evaluation
     from rankingmatch.data import under_way
     from rankingmatch.runs.directory import Run
     from rankingmatch.runs.evaluate import evaluate_run
@@ -173,7 +156,7 @@ def report(runs: tuple[Path, ...], out: Path | None, as_json: bool, **options: A
 @json_option
 def methods(as_json: bool) -> None:
     """List the methods, with the paper's comparison."""
-    from rankingmatch.cli.listing import method_rows, print_rows
+    from rankingmatch.cli.printing import method_rows, print_rows
 
     print_rows(method_rows(), as_json)
 
@@ -182,9 +165,26 @@ def methods(as_json: bool) -> None:
 @json_option
 def datasets(as_json: bool) -> None:
     """List the datasets known by name, with their settings."""
-    from rankingmatch.cli.listing import dataset_rows, print_rows
+    from rankingmatch.cli.printing import dataset_rows, print_rows
 
     print_rows(dataset_rows(), as_json)
+
+
+@click.command(short_help="Show what this machine has, how fast it is, and what to install.")
+@click.option("--device", metavar="STR", default="auto", help="Device to measure. [auto]")
+@json_option
+def doctor(device: str, as_json: bool) -> None:
+    """Show the devices, threads, memory, versions and extras of this machine, how fast it trains, and what to install.
+
+    Takes about ten seconds. Include its output when you report a problem.
+    """
+    from rankingmatch.cli.printing import doctor_page
+    from rankingmatch.runs.doctor import examine
+    from rankingmatch.runs.progress import loading_progress
+
+    with loading_progress(quiet=as_json) as progress:
+        found = examine(device, progress)
+    click.echo(json.dumps(found, ensure_ascii=False) if as_json else "\n".join(doctor_page(found)))
 
 
 # In the order of `--help`.
@@ -221,26 +221,26 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _prepare_log() -> None:
-    """Show warnings on standard error."""
+    """Show warnings on standard error, each on one line, whatever the names in it contain."""
+
+    class OneLine(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a name of Python's
+            return printable(super().formatMessage(record))
+
     handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
+    handler.setFormatter(OneLine("%(levelname)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-
-
-class _OneLine(logging.Formatter):
-    """A message on one line, whatever the names in it contain."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - a name of Python's
-        return printable(super().formatMessage(record))
 
 
 def _message(error: Exception) -> str:
     """The text of an error, with options spelled as flags and the command that resumes the run."""
     if isinstance(error, OSError):
-        return _os_message(error)
+        reason = error.strerror or str(error)
+        files = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        return f"{' → '.join(files)}: {reason}" if files else reason
+    if is_out_of_memory(error):
+        return "the memory is exhausted; lower --batch-size or --image-size, or close other programs"
     if not isinstance(error, RankingMatchError):
-        if is_out_of_memory(error):
-            return "the memory is exhausted; lower --batch-size or --image-size, or close other programs"
         return error.format_message() if isinstance(error, click.ClickException) else str(error)
     text = error.spelled(lambda name: "DATA" if name == "data" else flag(name))
     path = getattr(error, "resumable", None)
@@ -256,12 +256,6 @@ def _lost_directory() -> list[str]:
     return []
 
 
-def _os_message(error: OSError) -> str:
-    """What the system says, with the file."""
-    files = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    return ": ".join([" → ".join(files), error.strerror or str(error)]) if files else error.strerror or str(error)
-
-
 def _resume_command(path: Path) -> str:
     """The command that resumes a run; it trusts import paths that the user has given for this run."""
     from rankingmatch.runs.directory import Run
@@ -270,5 +264,4 @@ def _resume_command(path: Path) -> str:
         names_code = bool(Run(path).config().import_paths())
     except RankingMatchError:  # not a run yet, or one that is not trusted
         names_code = False
-    words = ["rankingmatch", "train", "--resume", "--out", str(path), *(["--trust"] if names_code else [])]
-    return shlex.join(words)
+    return shlex.join(["rankingmatch", "train", "--resume", "--out", str(path), *(["--trust"] if names_code else [])])

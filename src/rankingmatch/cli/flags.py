@@ -1,4 +1,4 @@
-"""Declared options as command-line flags."""
+"""Declared options as command-line flags. Methods, which import torch, are imported when a command needs its flags."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,16 +8,6 @@ from typing import Any
 import click
 
 from rankingmatch.core.options import Option, flag, options_of
-from rankingmatch.methods import METHODS, hyperparameters_of
-from rankingmatch.runs.config import SECTIONS
-
-TITLES = {
-    "data": "Data",
-    "views": "Views",
-    "network": "Network",
-    "training": "Training",
-    "execution": "Execution",
-}
 
 
 class Flag(click.Option):
@@ -71,11 +61,15 @@ def _text(value: Any) -> str:
 
 def setting_flags() -> list[Flag]:
     """The flags of all settings."""
-    return [Flag(option, TITLES[name]) for name, settings in SECTIONS.items() for option in options_of(settings)]
+    from rankingmatch.runs.config import SECTIONS
+
+    return [Flag(option, name.capitalize()) for name, settings in SECTIONS.items() for option in options_of(settings)]
 
 
 def method_flags(extra: str | None = None) -> list[Flag]:
     """The hyperparameters of all methods, and of one more by import path, each name once."""
+    from rankingmatch.methods import METHODS, hyperparameters_of
+
     names = [*([extra] if extra and ":" in extra else []), *METHODS]  # its own help comes first
     used: dict[str, dict[str, Option]] = {}
     for name in names:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rankingmatch.runs.predict import FilePredictions
 
 
-@click.command()
+@click.command(short_help="Predict the labels of IMAGES.")
 @click.argument("run", type=PathType())
 @click.argument("images", nargs=-1, required=True)
 @click.option("--out", type=PathType(), metavar="FILE", help="Output file. [standard output]")

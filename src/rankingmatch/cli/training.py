@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from rankingmatch.cli.flags import SettingsCommand
 from rankingmatch.cli.shared import PathType, json_option, trust_option
 from rankingmatch.core.errors import ConfigError, DivergedError
 from rankingmatch.core.names import printable
@@ -33,7 +34,7 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
     return [CompletionItem(name) for name in METHODS if name.startswith(incomplete)]
 
 
-@click.command(short_help="Train on a folder of images, or on a dataset by its name.")
+@click.command(cls=SettingsCommand, short_help="Train on a folder of images, or on a dataset by its name.")
 @click.argument("data", required=False, shell_complete=_complete_data)
 @click.option(
     "--method",
@@ -111,7 +112,7 @@ def train(
 def _train(
     run: "Run", plan: Any, report: bool, as_json: bool, quiet: bool, progress: "Progress", computer: "Computer"
 ) -> None:
-    from rankingmatch.cli.describe import describe_plan
+    from rankingmatch.cli.printing import describe_plan
     from rankingmatch.runs.display import choose_display
     from rankingmatch.runs.train import train_run
 
@@ -147,7 +148,7 @@ def _print_estimate(job: "Job", progress: "Progress") -> None:
 
 
 def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
-    from rankingmatch.cli.describe import describe_result
+    from rankingmatch.cli.printing import describe_result
     from rankingmatch.runs.events import print_event
 
     result = run.result()

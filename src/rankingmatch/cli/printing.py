@@ -1,15 +1,17 @@
-"""What the command line says about a run before and after it is trained."""
+"""What the commands print: a run before and after it is trained, its evaluation, tables, and this machine."""
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 
 from rankingmatch.core.names import plain_console, printable
 from rankingmatch.core.options import flag
-from rankingmatch.data import DataSettings, ImageFolder, first_few
+from rankingmatch.data import BENCHMARKS, DataSettings, ImageFolder, first_few
+from rankingmatch.methods import METHODS, hyperparameters_of
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration
@@ -104,3 +106,91 @@ def print_evaluation(report: dict[str, Any]) -> None:
         percentages = ("–" if value is None else f"{value:.2f}" for value in (error, recall))
         table.add_row(name, str(sum(row)), *percentages, confusions)
     console.print(table)
+
+
+# --- tables of methods and datasets --------------------------------------------------------------------------
+
+# `rankingmatch train --help` shows the hyperparameters; the other columns would make the table too wide.
+ONLY_IN_JSON = ("hyperparameters", "views", "pseudo-label", "ranking loss")
+
+
+def method_rows() -> list[dict[str, Any]]:
+    """The paper's comparison of methods (Table 6), for all methods, and when to choose them."""
+    return [
+        {
+            "method": name,
+            "reference": entry.reference,
+            "views": entry.augmentation,
+            "pseudo-label": entry.post_processing,
+            "ranking loss": entry.ranking_loss,
+            "note": entry.note,
+            "good for": entry.good_for,
+            "hyperparameters": {option.name: option.default for option in hyperparameters_of(name)},
+        }
+        for name, entry in METHODS.items()
+    ]
+
+
+def dataset_rows() -> list[dict[str, Any]]:
+    """The datasets known by name, and their settings."""
+    return [
+        {"dataset": name, "description": benchmark.description, "settings": benchmark.preset()}
+        for name, benchmark in BENCHMARKS.items()
+    ]
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print a JSON object per row, or a table."""
+    if as_json:
+        print("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
+        return
+    first, *columns = (name for name in rows[0] if name not in ONLY_IN_JSON)
+    table = Table(Column(first, no_wrap=True), *columns, box=SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(row[first], *(_cell(row[name]) for name in columns))
+    plain_console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return str(value)
+
+
+# --- this machine --------------------------------------------------------------------------------------------
+
+
+def doctor_page(found: dict[str, Any]) -> list[str]:
+    """The lines that `rankingmatch doctor` prints."""
+    system, devices = found["system"], found["devices"]
+    accelerators = ", ".join(f"{gpu['name']} ({_gib(gpu['memory_gib'])})" for gpu in devices["accelerators"])
+    extras = [f"{name} {'yes' if extra['installed'] else 'no'}" for name, extra in found["extras"].items()]
+    missing = {name: version or "missing" for name, version in found["versions"].items()}
+    return [
+        f"system      {system['platform']}, Python {system['python']}",
+        f"processor   {system['processor']}: {system['cores']} cores, torch uses {system['threads']} threads",
+        f"memory      {_gib(system['memory_gib'])}, {_gib(system['available_memory_gib'])} free",
+        f"GPUs        {accelerators or 'none'}; computing on {devices['used']}",
+        f"versions    {', '.join(f'{name} {version}' for name, version in missing.items())}",
+        f"extras      {', '.join(extras)}",
+        "",
+        *_speed_lines(found["speeds"]),
+        "",
+        *found["advice"],
+    ]
+
+
+def _speed_lines(speeds: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{'network':32}{'made for':18}{'trained per second':>20}{'to predict one':>18}"]
+    for speed in speeds:
+        name = f"{speed['network']}, {speed['images']}"
+        if "problem" in speed:
+            lines.append(f"{name:32}{speed['for']:18}  not measured: {speed['problem']}")
+        else:
+            trained, predict = speed["trained_per_second"], speed["predict_milliseconds"]
+            lines.append(f"{name:32}{speed['for']:18}{f'{trained:,.0f} images':>20}{f'{predict:,.2f} ms':>18}")
+    return lines
+
+
+def _gib(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:g} GiB"

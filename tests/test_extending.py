@@ -20,8 +20,7 @@ from rankingmatch.core.options import option
 from rankingmatch.data import BENCHMARKS, Benchmark, Dataset
 from rankingmatch.methods import METHODS, Batch, Context, Losses, Method, MethodInfo
 from rankingmatch.runs import config
-from rankingmatch.runs.command import repeat_command
-from rankingmatch.runs.config import Config, resolve
+from rankingmatch.runs.config import Config, repeat_command, resolve
 from rankingmatch.training.settings import TrainSettings
 
 QUICK: dict[str, Any] = {"steps": 2, "batch_size": 6, "mu": 1, "threads": 1, "network": "small", "report": False}

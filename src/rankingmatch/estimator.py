@@ -19,8 +19,6 @@ from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import UNLABELED, Dataset, Images, Split, assemble_split, suggested_settings
 from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label_array, missing_labels, white_of
-from rankingmatch.heads.fitting import start_head
-from rankingmatch.methods import make_method
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import (
@@ -33,12 +31,11 @@ from rankingmatch.runs.config import (
     with_presets,
 )
 from rankingmatch.runs.display import LogLines
+from rankingmatch.runs.job import ready_state
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import fine_tuning, is_fine_tuned
 from rankingmatch.runs.result import record_to_json
-from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import train
-from rankingmatch.training.state import initial_state
 
 __all__ = ["RankingMatchClassifier"]
 
@@ -201,14 +198,9 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _train(self, split: Split, config: Config) -> None:
         """Run the training loop, and keep the last weights or the best ones."""
-        device = config.device()
-        method = make_method(config.method, config.hyperparameters)
         lines, history, best = LogLines(), [], None
         with on_threads(config.execution.threads):
-            state = initial_state(split, method, config.network, config.views, config.training, device)
-            state.bank = make_bank(state, split, config.views)
-            if config.network.initial_head == "fitted":
-                start_head(state, split, config.training.seed)
+            state = ready_state(config, split)
             if self.verbose:
                 lines.print(_headline(split, config))
             for record in train(state, split, config.training):

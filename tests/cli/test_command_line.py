@@ -74,7 +74,7 @@ def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
     assert code == 0
     assert "\x1b" not in err + out
     step = next(line for line in err.splitlines() if line.startswith("step 4/4"))
-    for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0 s left"):
+    for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0:00 left"):
         assert word in step
     assert "test error" in out
     assert "rankingmatch evaluate runs/digits-40-rankingmatch-bm-0" in out
@@ -96,7 +96,6 @@ def test_json_lines_show_loading_and_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankingmatch.runs.display.SECONDS_BETWEEN_EVENTS", 0.0)
-    monkeypatch.setattr("rankingmatch.runs.progress.SECONDS_BETWEEN_EVENTS", 0.0)
     folder = digit_files(tmp_path / "digits")
     main(["train", str(folder), "--json", "--no-report", *QUICK, "--steps", "8", "--out", str(tmp_path / "run")])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -14,10 +14,6 @@ from command import Command, run_command
 
 from rankingmatch import __version__
 from rankingmatch.cli import main
-from rankingmatch.core.errors import DivergedError
-from rankingmatch.runs import estimate
-from rankingmatch.runs.config import resolve
-from rankingmatch.runs.speeds import Speed
 
 QUICK = ["--steps", "6", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--threads", "1", "--no-report"]
 COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
@@ -54,12 +50,6 @@ def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
 # --- before and after a run ----------------------------------------------------------------------------------
 
 
-def test_the_time_of_a_run_is_that_of_its_steps_and_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "measure", lambda plan: Speed(0.5, 3.0))
-    plan = resolve("digits", "supervised", {"steps": 1000, "evaluate_every": 300})
-    assert estimate.estimate_run(plan) == 1000 * 0.5 + 4 * 3.0
-
-
 def test_a_log_is_not_silent_between_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,43 +59,6 @@ def test_a_log_is_not_silent_between_evaluations(
         main(["train", "digits", "--method", "supervised", *QUICK, *steps, "--out", str(tmp_path / name)])
     lines = [line.split(" ")[1] for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
     assert lines == ["6/6", "1/6", "2/6", "3/6", "4/6", "5/6", "6/6"]
-
-
-@pytest.mark.parametrize(("seconds", "side", "offered"), [(5000, 24, True), (60, 24, False), (5000, 8, False)])
-def test_a_first_look_is_offered_where_large_images_take_long(
-    seconds: int,
-    side: int,
-    offered: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(estimate, "estimate_run", lambda config: seconds)
-    quick = [*QUICK, "--steps", "1", "--image-size", str(side)]
-    main(["train", "digits", "--method", "supervised", *quick, "--out", str(tmp_path / "run")])
-    assert ("preview, use --image-size 16" in capsys.readouterr().err) == offered
-
-
-def test_the_time_is_measured_by_steps_of_the_run_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    main(["train", "digits", "--method", "supervised", *QUICK, "--steps", "100", "--out", str(tmp_path / "run")])
-    said = re.search(r"^estimated time: (\d+):(\d\d), from", capsys.readouterr().err, flags=re.MULTILINE)
-    assert said
-    took = json.loads((tmp_path / "run/result.json").read_text())["seconds"]
-    assert 60 * int(said[1]) + int(said[2]) <= 20 * took + 1  # of the right order, whatever else the machine does
-
-
-@pytest.mark.parametrize("why", ["short", "several processes", "diverges"])
-def test_no_time_is_said_where_it_cannot_be_known(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(plan: object) -> Speed:
-        if why == "diverges":
-            raise DivergedError(1, "total")
-        return Speed(1.0, 1.0)
-
-    monkeypatch.setattr(estimate, "measure", measure)
-    if why == "several processes":
-        monkeypatch.setattr(estimate, "world_size", lambda: 2)
-    plan = resolve("digits", "supervised", {"steps": 99 if why == "short" else 1000})
-    assert estimate.estimate_run(plan) is None
 
 
 def test_the_end_of_a_run_says_what_to_do_next(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

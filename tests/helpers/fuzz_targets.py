@@ -28,8 +28,7 @@ from rankingmatch.data.split import read_rows
 from rankingmatch.labeling.folder import open_session
 from rankingmatch.networks import make_classifier
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
-from rankingmatch.runs.command import repeat_command
-from rankingmatch.runs.config import resolve
+from rankingmatch.runs.config import repeat_command, resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.model import ModelInfo, load_model, save_model

@@ -13,7 +13,8 @@ from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import image_folder
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.runs.config import Config, absolute_paths, resolve
-from rankingmatch.runs.job import load_split
+from rankingmatch.runs.directory import Run
+from rankingmatch.runs.job import start
 from rankingmatch.runs.train import train
 
 
@@ -75,10 +76,11 @@ def test_a_cpu_computes_bfloat16_if_it_has_instructions_for_it(
 
 @pytest.mark.parametrize("supported", [True, False])
 def test_bfloat16_is_warned_of_where_it_is_slow(
-    supported: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    supported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("rankingmatch.runs.job.computes_bfloat16", lambda device: supported)
-    load_split(resolve("digits", None, {"precision": "bfloat16", "device": "cpu"}))
+    tiny = {"network": "wrn-10-1", "batch_size": 2, "labels": 10}
+    start(Run(tmp_path / "run"), resolve("digits", None, {"precision": "bfloat16", "device": "cpu", **tiny}))
     assert any("no instructions for bfloat16" in message for message in caplog.messages) is not supported
 
 

@@ -16,11 +16,10 @@ from rankingmatch.core.metrics import Errors, balanced_error_rate, class_recalls
 from rankingmatch.data import make_split
 from rankingmatch.methods.rebalancing import REMEDIES
 from rankingmatch.networks import predict_logits
-from rankingmatch.runs.command import repeat_command
-from rankingmatch.runs.config import resolve
+from rankingmatch.runs.config import repeat_command, resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.evaluate import evaluate_run
-from rankingmatch.runs.job import load_dataset, load_split
+from rankingmatch.runs.job import load_dataset, load_split, warn_of_unbalanced_labels
 from rankingmatch.runs.result import Result
 
 GIVEN: dict[str, Any] = {"labels": 98, "imbalance": 20, "steps": 2, "batch_size": 8, "mu": 1, "threads": 1}
@@ -107,7 +106,8 @@ def test_unbalanced_labels_are_told_with_the_option_that_helps(
     (tmp_path / "unlabeled").mkdir()
     Image.fromarray(pixels + 99).save(tmp_path / "unlabeled" / "x.png")
     with caplog.at_level(logging.WARNING):
-        load_split(resolve(str(tmp_path), method, {"validation": 0, **given}))
+        plan = resolve(str(tmp_path), method, {"validation": 0, **given})
+        warn_of_unbalanced_labels(load_split(plan), plan.config)
     found = [message for message in caplog.messages if "unbalanced" in message]
     assert len(found) == (told is not None)
     if told is not None:

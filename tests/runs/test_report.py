@@ -16,8 +16,7 @@ from rankingmatch.cli import main
 from rankingmatch.cli.flags import setting_flags
 from rankingmatch.core.errors import DataError
 from rankingmatch.runs import job, report
-from rankingmatch.runs.command import repeat_command
-from rankingmatch.runs.config import resolve
+from rankingmatch.runs.config import repeat_command, resolve
 from rankingmatch.runs.directory import Run
 
 QUICK = ["--steps", "12", "--batch-size", "8", "--mu", "1", "--network", "wrn-10-1", "--evaluate-every", "4", "--quiet"]

@@ -18,7 +18,7 @@ from rankingmatch.heads.fitting import fitted_head, start_head
 from rankingmatch.methods import METHODS, find_method, make_method
 from rankingmatch.networks import NetworkSettings, onnx, predict_logits, predict_logits_and_features
 from rankingmatch.training import banks
-from rankingmatch.training.banks import make_bank, noise_bank
+from rankingmatch.training.banks import make_bank
 from rankingmatch.training.loop import confusion_of, train
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.snapshot import restore, take_snapshot
@@ -200,15 +200,6 @@ def test_only_the_last_banks_are_kept(tmp_path: Path) -> None:
     for number in range(banks_of_data.KEPT + 3):
         read_bank(tmp_path / str(number), [BankFile("a", 1, lambda: iter([np.ones((1, 1))]))])
     assert len(list(tmp_path.iterdir())) == banks_of_data.KEPT
-
-
-def test_noise_has_the_shapes_of_the_bank(split: Split) -> None:
-    state = state_of(split, "top")
-    noise = noise_bank(state, split)
-    assert state.bank is not None
-    assert noise is not None
-    assert noise.views["weak"][0].shape == state.bank.views["weak"][0].shape
-    assert noise_bank(state_of(split, "all"), split) is None
 
 
 def test_a_network_without_parts_is_refused(split: Split) -> None:

@@ -154,12 +154,12 @@ def fit_to_result(name: str, run: Run, plan: Plan, cache: FeatureCache) -> Resul
         test=test,
         val=validation,
     )
-    lock = run.lock()
+    run.lock()
     try:
         if not run.exists():
             run.create(config)
         run.save_rows(rows_to_json(split))
         run.finish(result)
     finally:
-        lock.release()
+        run.unlock()
     return result

@@ -19,8 +19,8 @@ from rankingmatch.core.errors import DivergedError, Interrupted, RunError, is_ou
 from rankingmatch.data import Dataset
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run
+from rankingmatch.runs.display import loading_progress
 from rankingmatch.runs.job import load_dataset, split_dataset, start, stop_requests, training_records
-from rankingmatch.runs.progress import loading_progress
 from rankingmatch.runs.result import Result
 
 __all__ = ["RUN_AGAIN", "Workers", "load_datasets", "run_grid", "train_to_result", "with_threads"]

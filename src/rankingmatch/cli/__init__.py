@@ -73,8 +73,8 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
     from rankingmatch.cli.printing import print_evaluation
     from rankingmatch.data import under_way
     from rankingmatch.runs.directory import Run
+    from rankingmatch.runs.display import loading_progress
     from rankingmatch.runs.evaluate import evaluate_run
-    from rankingmatch.runs.progress import loading_progress
 
     with loading_progress(quiet=as_json) as progress, under_way(progress, "evaluating"):
         report = evaluate_run(Run(run), data, best=best, device=device)
@@ -105,8 +105,8 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     Runtime are compared with PyTorch. RUN may also be the safetensors file of a model.
     """
     from rankingmatch.data import under_way
+    from rankingmatch.runs.display import loading_progress
     from rankingmatch.runs.export import export_run
-    from rankingmatch.runs.progress import loading_progress
 
     with loading_progress(quiet=as_json) as progress, under_way(progress, "exporting and comparing"):
         exported = export_run(run, file, values=values, logits=logits, best=best)
@@ -141,7 +141,7 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
 @json_option
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool, **options: Any) -> None:
     """Write a report page of one RUN, or of several side by side, that opens in any browser, also offline."""
-    from rankingmatch.runs.progress import loading_progress
+    from rankingmatch.runs.display import loading_progress
     from rankingmatch.runs.report import write_report
 
     with loading_progress(quiet=as_json) as progress:
@@ -180,7 +180,7 @@ def doctor(device: str, as_json: bool) -> None:
     """
     from rankingmatch.cli.printing import doctor_page
     from rankingmatch.runs.doctor import examine
-    from rankingmatch.runs.progress import loading_progress
+    from rankingmatch.runs.display import loading_progress
 
     with loading_progress(quiet=as_json) as progress:
         found = examine(device, progress)

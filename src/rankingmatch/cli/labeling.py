@@ -76,7 +76,7 @@ def label(
     from rankingmatch.labeling.background import Background
     from rankingmatch.labeling.folder import folder_of_run, open_session
     from rankingmatch.labeling.training import Training
-    from rankingmatch.runs.progress import loading_progress
+    from rankingmatch.runs.display import loading_progress
 
     require_head_method(method)
     names = tuple(name.strip() for name in classes.split(",") if name.strip())

@@ -55,8 +55,7 @@ def predict(run: Path, images: tuple[str, ...], out: Path | None, sort_into: Pat
     from rankingmatch.data.decode import image_suffixes
     from rankingmatch.runs import predict as prediction
     from rankingmatch.runs.directory import Run
-    from rankingmatch.runs.display import prediction_progress
-    from rankingmatch.runs.progress import loading_progress
+    from rankingmatch.runs.display import loading_progress, prediction_progress
 
     if options["link"] and sort_into is None:
         raise ConfigError("--link needs --sort-into DIR")

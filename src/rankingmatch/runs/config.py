@@ -1,6 +1,7 @@
 """The configuration of a run: everything needed to repeat it, collected from the modules that declare it."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,9 +11,9 @@ import torch
 
 from rankingmatch.augment import ViewSettings
 from rankingmatch.core.devices import computes_bfloat16, find_device
-from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
 from rankingmatch.core.imports import is_import_path
-from rankingmatch.core.options import Kind, Option, check, option, options_of, validate
+from rankingmatch.core.options import Kind, Option, check, flag, option, options_of, validate
 from rankingmatch.core.untrusted import FORMATS
 from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
@@ -20,7 +21,17 @@ from rankingmatch.networks import NetworkSettings, input_side
 from rankingmatch.runs.photographs import FINE_TUNING_METHOD, fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
 
-__all__ = ["Config", "ExecutionSettings", "Plan", "assemble", "known_values", "plan_of", "resolve", "with_presets"]
+__all__ = [
+    "Config",
+    "ExecutionSettings",
+    "Plan",
+    "assemble",
+    "known_values",
+    "plan_of",
+    "repeat_command",
+    "resolve",
+    "with_presets",
+]
 
 
 @dataclass(frozen=True)
@@ -287,3 +298,39 @@ def _sized_for_network(source: Source, given: Mapping[str, Any]) -> dict[str, An
         return dict(given)
     side = input_side(given["network"])
     return dict(given) if side is None else {**given, "image_size": side}
+
+
+# --- repeating a run ----------------------------------------------------------------------------------------
+
+
+def repeat_command(config: Config, source: Source | None = None) -> str:
+    """The `rankingmatch train` command with the names and every option that differs from its default."""
+    words = ["rankingmatch", "train", config.dataset, "--method", config.method]
+    for name, value in _options_to_give(config, source).items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else flag(f"no_{name}"))
+        else:
+            words += [flag(name), str(value)]
+    return shlex.join(words)
+
+
+def _options_to_give(config: Config, source: Source | None) -> dict[str, Any]:
+    settings = config.settings()
+    places = {name: settings[name] for name in options_of_kind("source") if settings[name] not in (None, False)}
+    try:
+        usual = resolve(config.dataset, config.method, places, source).config.settings()
+    except RankingMatchError:  # the folder is gone or has changed, so its presets are not known
+        usual = assemble(config.dataset, config.method, find_method(config.method).preset).settings()
+    given: dict[str, Any] = {**places, "seed": settings["seed"]}
+    # Without a number of labels, a dataset with given folds uses those.
+    if (settings["labels"], usual["labels"]) != (None, None):
+        given["labels"] = settings["labels"] or 0
+    # A split determines which images are labeled, unlabeled and for validation.
+    determined = ("labels", "validation", "imbalance", "unlabeled_imbalance") if settings["split"] is not None else ()
+    without = options_of_kind("execution", "run")
+    given |= {
+        name: value
+        for name, value in settings.items()
+        if name not in without and value != usual.get(name) and value is not None
+    }
+    return {name: value for name, value in given.items() if name not in determined}

@@ -71,6 +71,7 @@ class Run:
     def __init__(self, path: str | Path, *, trust: bool = False) -> None:
         self.path = Path(path)
         self.trust = trust
+        self._lock = FileLock(self.path / LOCK)
 
     @property
     def model_path(self) -> Path:
@@ -252,20 +253,22 @@ class Run:
                 raise BadFileError("class_shares are those of different numbers of classes")
             return history
 
-    def lock(self) -> FileLock:
+    def lock(self) -> None:
         """Create the directory and lock it for this process; RunError if another process uses it."""
-        lock = FileLock(self.path / LOCK)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.require_no_links()
-            lock.acquire(timeout=0)
+            self._lock.acquire(timeout=0)
         except Timeout:
             raise RunError(f"{self.path} is in use by another process; wait for it, or stop it") from None
         except OSError as error:
             raise RunError(
                 f"{self.path} cannot be written ({error.strerror}); choose another {setting('out')}"
             ) from error
-        return lock
+
+    def unlock(self) -> None:
+        """Let other processes use the directory."""
+        self._lock.release()
 
     def require_no_links(self) -> None:
         """Raise RunError if something in the directory is a link or a device: only the directory itself is written to.

@@ -1,220 +1,234 @@
-"""What a person or a program sees while a run is trained."""
+"""What a person or a program sees of work that takes long: bars on a terminal, lines in a log, or JSON."""
 
+import json
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import rich.live
-from rich.console import Group
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.console import RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from rankingmatch.core.distributed import world_size
 from rankingmatch.core.names import plain_console, printable, task_column
-from rankingmatch.runs.events import print_event
-from rankingmatch.runs.job import Display, Job
-from rankingmatch.runs.predict import FilePredictions
-from rankingmatch.runs.progress import loading_progress
+from rankingmatch.core.untrusted import FORMATS
+from rankingmatch.data import Progress, Split
 from rankingmatch.runs.result import record_to_json
-from rankingmatch.training.records import Metrics, Record
+from rankingmatch.training.records import Record
 
-__all__ = ["JsonLines", "LiveDisplay", "LogLines", "Silent", "choose_display"]
+if TYPE_CHECKING:
+    from rankingmatch.runs.job import Job
+    from rankingmatch.runs.predict import FilePredictions
+
+__all__ = ["Display", "LogLines", "choose_display", "duration", "loading_progress", "print_event"]
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_EVENTS = 1.0
+PATIENCE = 2.0  # seconds after which a log says what is being done
 
 
-def choose_display(*, json_lines: bool = False, quiet: bool = False) -> Display:
-    """The display for where the output goes: nowhere, to a program, to a terminal, or to a log."""
-    if quiet:
-        return Silent()
-    if json_lines:
-        return JsonLines()
-    return LiveDisplay() if plain_console(stderr=True).is_terminal else LogLines()
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self, job: Job) -> None:
-        """Show nothing."""
-
-    def update(self, record: Record) -> None:
-        """Show nothing."""
+class Display:
+    """Shows nothing; those below show the training of a run, and other work that takes long."""
 
     def progress(self, task: str, done: int, total: int | None) -> None:
-        """Show nothing."""
+        """Show how far a task is; it is a `Progress`."""
+
+    def start(self, job: "Job") -> None:
+        """Show what is about to be trained."""
+
+    def update(self, record: Record) -> None:
+        """Show a step."""
 
     def close(self) -> None:
-        """Show nothing."""
+        """End what is updated in place; the display can still be used."""
 
 
-class JsonLines(Silent):
-    """Prints one JSON object per evaluation, and one per second in between, to standard output."""
+class JsonLines(Display):
+    """One JSON object for each evaluation, and one per second in between, on standard output."""
 
     def __init__(self) -> None:
         self._printed = time.monotonic()
 
-    def start(self, job: Job) -> None:
+    def _is_due(self) -> bool:
+        due = time.monotonic() - self._printed >= SECONDS_BETWEEN_EVENTS
+        self._printed = time.monotonic() if due else self._printed
+        return due
+
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Print how far a task is."""
+        if self._is_due():
+            print_event("loading", {"task": task, "done": done, "total": total})
+
+    def start(self, job: "Job") -> None:
         """Print how many images and steps there are."""
         steps = {"step": job.state.step, "steps": job.config.training.last_step}
-        print_event("start", {**steps, **_image_counts(job)})
+        print_event("start", {**steps, **_image_counts(job.split)})
 
     def update(self, record: Record) -> None:
         """Print an evaluation, with the keys of metrics.jsonl, or how far the training is."""
         if record.evaluation:
             print_event("evaluation", record_to_json(record))
-        elif time.monotonic() - self._printed >= SECONDS_BETWEEN_EVENTS:
-            print_event("step", {"step": record.step, "steps": record.steps, "seconds": round(record.seconds, 3)})
-        else:
-            return
-        self._printed = time.monotonic()
-
-    def progress(self, task: str, done: int, total: int | None) -> None:
-        """Print what is done between two steps."""
-        if time.monotonic() - self._printed >= SECONDS_BETWEEN_EVENTS:
-            print_event("loading", {"task": task, "done": done, "total": total})
             self._printed = time.monotonic()
+        elif self._is_due():
+            print_event("step", {"step": record.step, "steps": record.steps, "seconds": round(record.seconds, 3)})
 
 
-class LogLines(Silent):
-    """Prints a line per evaluation, and at least every 30 seconds, to standard error."""
+class LogLines(Display):
+    """Lines on standard error: for each evaluation and at least every 30 seconds, and for tasks that take long."""
 
     def __init__(self) -> None:
         self._printed = time.monotonic()
-        self._task = ""
-
-    def start(self, job: Job) -> None:
-        """Print what is about to be trained."""
-        self.print(headline(job))
-
-    def progress(self, task: str, done: int, total: int | None) -> None:
-        """Print what is done between two steps, once, and again if it takes long."""
-        if task != self._task or time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
-            self.print(_amount(task, done, total))
-            self._task = task
+        self._task: tuple[str, int, int | None] | None = None  # under way
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def print(self, line: str) -> None:
-        """Print a line immediately."""
+        """Print a line at once."""
         print(line, file=sys.stderr, flush=True)
         self._printed = time.monotonic()
+
+    def progress(self, task: str, done: int, total: int | None) -> None:
+        """Remember what is under way, which a thread prints if it takes long."""
+        self._task = None if total is not None and done >= total else (task, done, total)
+        if self._thread is None:
+            self._closed.clear()
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        last, due = "", 0.0
+        while not self._closed.wait(PATIENCE):
+            task, done, total = self._task or ("", 0, None)
+            if task != last:
+                last, due = task, 0.0
+            elif task and time.monotonic() >= due:
+                self.print(f"{task}: {done:,} of {total:,}" if total is not None else f"{task} …")
+                due = time.monotonic() + SECONDS_BETWEEN_LINES
+
+    def start(self, job: "Job") -> None:
+        """Print what is about to be trained."""
+        self.print(headline(job))
 
     def update(self, record: Record) -> None:
         """Print step, losses, pseudo-labels, errors, speed and remaining time, if a line is due."""
         due = record.evaluation or time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES
-        if not (due and record.metrics):
-            return
-        losses = " ".join(f"{name} {value:.3f}" for name, value in record.metrics.losses.items())
-        remaining = record.seconds / record.step * (record.steps - record.step)
-        parts = [
-            f"step {record.step}/{record.steps}",
-            losses,
-            *describe_pseudo_labels(record.metrics),
-            *describe_errors(record),
-            f"{record.metrics.images_per_second:,.0f} images/s",
-            f"{remaining:.0f} s left",
-        ]
-        self.print(" | ".join(parts))
+        if due and record.metrics:
+            losses = " ".join(f"{name} {value:.3f}" for name, value in record.metrics.losses.items())
+            left = record.seconds / record.step * (record.steps - record.step)
+            numbers = _numbers(record)
+            self.print(" | ".join([f"step {record.step}/{record.steps}", losses, *numbers, f"{duration(left)} left"]))
+
+    def close(self) -> None:
+        """Print no more lines about tasks."""
+        if self._thread is not None:
+            self._closed.set()
+            self._thread.join()
+        self._task = self._thread = None
 
 
-class LiveDisplay:
-    """A progress bar and a line of numbers that are updated in place, for a terminal."""
+class LiveDisplay(Display):
+    """A bar for each task and for the steps, with the latest numbers below, on a terminal."""
 
     def __init__(self) -> None:
         self._console = plain_console(stderr=True)
-        self._live: rich.live.Live | None = None
-
-    def start(self, job: Job) -> None:
-        """Print what is about to be trained, and an empty bar."""
-        self._console.print(headline(job))
+        self._bars: _Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._errors: list[str] = []
-        self._bar = Progress(
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            task_column("steps,"),
-            TimeRemainingColumn(compact=True),
-            task_column("left"),
-            console=self._console,
-        )
-        self._task = self._bar.add_task("", total=job.config.training.last_step, completed=job.state.step)
-        self._live = rich.live.Live(self._bar, console=self._console, refresh_per_second=5)
-        self._live.start()
-
-    def update(self, record: Record) -> None:
-        """Move the bar, and show new numbers if there are any."""
-        self._bar.update(self._task, completed=record.step)
-        self._errors = describe_errors(record) or self._errors
-        if record.metrics:
-            parts = [
-                f"loss {record.metrics.losses['total']:.3f}",
-                *describe_pseudo_labels(record.metrics),
-                *self._errors,
-                f"{record.metrics.images_per_second:,.0f} images/s",
-            ]
-            assert self._live is not None
-            self._live.update(Group(self._bar, Text("  ".join(parts))))
 
     def progress(self, task: str, done: int, total: int | None) -> None:
-        """Show what is done between two steps, below the bar."""
-        assert self._live is not None
-        self._live.update(Group(self._bar, Text(_amount(task, done, total))))
+        """Move the bar of a task; when all tasks are finished, the bars disappear."""
+        if self._bars is None:
+            columns = (task_column(), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+            self._bars = _Bars(*columns, task_column("left"), console=self._console, transient=True)
+            self._bars.start()
+        if task not in self._tasks:
+            self._tasks[task] = self._bars.add_task(task, total=total)
+        self._bars.update(self._tasks[task], completed=done, total=total)
+        if self._bars.finished:
+            self.close()
+
+    def start(self, job: "Job") -> None:
+        """Print what is about to be trained, and an empty bar."""
+        self._console.print(headline(job))
+        self.progress("steps", job.state.step, job.config.training.last_step)
+
+    def update(self, record: Record) -> None:
+        """Move the bar of the steps, and show new numbers if there are any."""
+        if record.metrics and self._bars is not None:
+            self._errors = _errors(record) or self._errors
+            total = f"loss {record.metrics.losses['total']:.3f}"
+            self._bars.numbers = "  ".join([total, *_numbers(record, self._errors)])
+        self.progress("steps", record.step, record.steps)
 
     def close(self) -> None:
-        """Leave the last numbers on the screen."""
-        if self._live is not None:
-            self._live.stop()
+        """Remove the bars, and leave the last numbers on the screen."""
+        if self._bars is not None:
+            self._bars.stop()
+            if self._bars.numbers:
+                self._console.print(self._bars.numbers)
+        self._bars, self._tasks = None, {}
 
 
-def prediction_progress(batches: Iterable[FilePredictions], total: int | None) -> Iterator[FilePredictions]:
-    """Pass predictions on, with a progress bar if standard error is a terminal, and lines in a log."""
-    console = plain_console(stderr=True)
-    if not console.is_terminal:
-        done = 0
-        with loading_progress() as progress:
-            for batch in batches:
-                yield batch
-                done += len(batch.files) + len(batch.skipped)
-                progress("predicting", done, total)
-        return
-    columns = (
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        task_column("images,"),
-        TimeRemainingColumn(compact=True),
-    )
-    with Progress(*columns, task_column("left"), console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
+class _Bars(RichProgress):
+    numbers = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bars, and below them the numbers."""
+        yield from super().get_renderables()
+        yield Text(self.numbers)
+
+
+def choose_display(*, json_lines: bool = False, quiet: bool = False) -> Display:
+    """The display for where the output goes: nowhere, to a program, to a terminal, or to a log."""
+    if quiet:
+        return Display()
+    if json_lines:
+        return JsonLines()
+    return LiveDisplay() if plain_console(stderr=True).is_terminal else LogLines()
+
+
+@contextmanager
+def loading_progress(*, json_lines: bool = False, quiet: bool = False) -> Iterator[Progress]:
+    """Show the progress of work that takes long."""
+    display = choose_display(json_lines=json_lines, quiet=quiet)
+    try:
+        yield display.progress
+    finally:
+        display.close()
+
+
+def prediction_progress(batches: "Iterable[FilePredictions]", total: int | None) -> "Iterator[FilePredictions]":
+    """Pass predictions on, and show their progress."""
+    done = 0
+    with loading_progress() as progress:
         for batch in batches:
             yield batch
-            bar.advance(task, len(batch.files) + len(batch.skipped))
+            done += len(batch.files) + len(batch.skipped)
+            progress("predicting", done, total)
 
 
-def headline(job: Job) -> str:
+def print_event(event: str, values: dict[str, object]) -> None:
+    """Print a JSON object for programs."""
+    print(json.dumps({"event": event, "format": FORMATS["metrics"], **values}), flush=True)
+
+
+def headline(job: "Job") -> str:
     """What is about to be trained, on which data, and where the results go."""
-    config, split = job.config, job.split
+    config, split, settings = job.config, job.split, job.config.training
     height, width, channels = split.images.shape[1:]
-    settings, processes = config.training, world_size()
-    unlabeled = (
-        f" + {settings.batch_size * settings.mu} unlabeled" if job.state.objective.method.unlabeled_views else ""
-    )
+    unlabeled = settings.batch_size * settings.mu if job.state.objective.method.unlabeled_views else 0
     return (
         f"{printable(config.dataset)}: {len(split.classes)} classes, {height}×{width}×{channels}; "
-        f"{', '.join(f'{number:,} {part}' for part, number in _image_counts(job).items())}\n"
+        f"{', '.join(f'{number:,} {part}' for part, number in _image_counts(split).items())}\n"
         f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
-        f"{settings.batch_size} labeled{unlabeled} images, seed {settings.seed}"
-        f"{f', on {processes} processes' if processes > 1 else ''}"
+        f"{settings.batch_size} labeled{f' + {unlabeled} unlabeled' if unlabeled else ''} images, seed {settings.seed}"
+        f"{f', on {world_size()} processes' if world_size() > 1 else ''}"
         f" → {printable(str(job.run.path))}{f', from step {job.state.step}' if job.state.step else ''}"
     )
-
-
-def _image_counts(job: Job) -> dict[str, int]:
-    split = job.split
-    return {
-        "labeled": len(split.labeled_rows),
-        "unlabeled": len(split.unlabeled_rows),
-        "validation": 0 if split.validation is None else len(split.validation),
-        "test": 0 if split.test is None else len(split.test),
-    }
 
 
 def duration(seconds: float | None) -> str:
@@ -229,20 +243,25 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _amount(task: str, done: int, total: int | None) -> str:
-    return task if total is None else f"{task}: {done:,} of {total:,} images"
+def _image_counts(split: Split) -> dict[str, int]:
+    evaluated = {"validation": split.validation, "test": split.test}
+    counts = {name: 0 if images is None else len(images) for name, images in evaluated.items()}
+    return {"labeled": len(split.labeled_rows), "unlabeled": len(split.unlabeled_rows), **counts}
 
 
-def describe_pseudo_labels(metrics: Metrics) -> list[str]:
-    """The share of confident pseudo-labels, and how many of them are correct."""
-    if metrics.confident is None:
-        return []
-    parts = [f"confident {metrics.confident:.0%}"]
-    return parts if metrics.purity is None else [*parts, f"correct {metrics.purity:.1%}"]
+def _numbers(record: Record, errors: list[str] | None = None) -> list[str]:
+    """The share of confident pseudo-labels and how many of them are correct, errors, and speed."""
+    metrics = record.metrics
+    assert metrics is not None
+    shares = {"confident {:.0%}": metrics.confident, "correct {:.1%}": metrics.purity}
+    return [
+        *(text.format(share) for text, share in shares.items() if share is not None),
+        *(_errors(record) if errors is None else errors),
+        f"{metrics.images_per_second:,.0f} images/s",
+    ]
 
 
-def describe_errors(record: Record) -> list[str]:
-    """The errors of an evaluation."""
+def _errors(record: Record) -> list[str]:
     if record.evaluation is None:
         return []
     parts = {"val": record.evaluation.validation, "test": record.evaluation.test}

@@ -18,16 +18,19 @@ from rankingmatch import __version__
 from rankingmatch.augment import ViewSettings
 from rankingmatch.core.devices import find_device
 from rankingmatch.core.errors import RankingMatchError, first_line
-from rankingmatch.data import Progress, no_progress
+from rankingmatch.data import Dataset, DataSettings, Images, Progress, make_split, no_progress
+from rankingmatch.data.bank import Bank
 from rankingmatch.methods import make_method
-from rankingmatch.networks import NetworkSettings, predict_probabilities
+from rankingmatch.networks import NetworkSettings, predict_probabilities, to_tensor
 from rankingmatch.networks.classifier import Tune
-from rankingmatch.runs.estimate import measure_step, noise_split
+from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.state import State, initial_state
 
 __all__ = ["EXTRAS", "examine"]
 
 CLASSES, MU = 10, 7
+STEPS = 6
 PREDICTED = 16  # images in a batch to predict
 GIBI = 2**30
 
@@ -65,22 +68,7 @@ CASES = (
 def examine(device: str = "auto", progress: Progress = no_progress) -> dict[str, Any]:
     """Look at this machine, and measure a few networks on noise; takes about ten seconds on a CPU.
 
-    Parameters
-    ----------
-    device
-        Where to compute; "auto" is the accelerator if there is one.
-    progress
-        Told which network is being measured.
-
-    Returns
-    -------
-    dict
-        Plain values: "system", "devices", "versions", "extras", "speeds", and "advice", a list of sentences.
-
-    Raises
-    ------
-    ConfigError
-        If the device cannot be used.
+    The values are plain: "system", "devices", "versions", "extras", "speeds", and "advice", a list of sentences.
     """
     chosen = find_device(device)
     found: dict[str, Any] = {
@@ -88,13 +76,13 @@ def examine(device: str = "auto", progress: Progress = no_progress) -> dict[str,
         "devices": {"used": str(chosen), "accelerators": _accelerators()},
         "versions": _versions(_requirements("")),
         "extras": {name: _extra(name) for name in EXTRAS},
+        "speeds": [],
     }
-    speeds = []
     for number, case in enumerate(CASES):
         progress("measuring networks", number, len(CASES))
-        speeds.append(_speed(case, chosen))
+        found["speeds"].append(_speed(case, chosen))
     progress("measuring networks", len(CASES), len(CASES))
-    return {**found, "speeds": speeds, "advice": _advice(found)}
+    return {**found, "advice": _advice(found)}
 
 
 def _system() -> dict[str, Any]:
@@ -166,23 +154,40 @@ def _speed(case: Case, device: torch.device) -> dict[str, Any]:
     result: dict[str, Any] = {"network": case.network, "images": f"{case.side}×{case.side}×{case.channels}"}
     result |= {"tune": case.tune, "for": case.use}
     try:
-        split = noise_split((case.side, case.side, case.channels), CLASSES, 64)
-        settings = TrainSettings(steps=1000, batch_size=case.batch_size, mu=MU)
-        network = NetworkSettings(case.network, tune=case.tune)
-        step, state = measure_step(split, make_method("fixmatch-ra"), network, ViewSettings(), settings, device)
-        predicting = _seconds_of_a_picture(state.ema, split.images[:PREDICTED], device)
+        step, image = _measure(case, device)
     except (RankingMatchError, RuntimeError) as error:  # such as too little memory
         return {**result, "problem": first_line(error)}
     trained = case.batch_size * (1 + MU) / step
-    return {**result, "trained_per_second": round(trained, 1), "predict_milliseconds": round(1000 * predicting, 3)}
+    return {**result, "trained_per_second": round(trained, 1), "predict_milliseconds": round(1000 * image, 3)}
 
 
-def _seconds_of_a_picture(model: torch.nn.Module, images: np.ndarray, device: torch.device) -> float:
-    """Seconds to predict a picture in torch; many are faster on a CPU, since `predict` uses ONNX Runtime for them."""
-    predict_probabilities(model, images[:2], device)  # to warm up
+def _measure(case: Case, device: torch.device) -> tuple[float, float]:
+    """The seconds of a training step, the median of a few, and to predict an image.
+
+    The images are noise, and so are the outputs of a frozen part. Many images are predicted faster on a CPU, in ONNX
+    Runtime.
+    """
+    labels = np.arange(64) % CLASSES
+    noise = np.random.default_rng(0).integers(0, 256, (64, case.side, case.side, case.channels)).astype(np.uint8)
+    dataset = Dataset(tuple(map(str, range(CLASSES))), Images(noise, labels))
+    split = make_split(dataset, DataSettings(labels=CLASSES), seed=0)
+    settings = TrainSettings(steps=1000, stop_after=STEPS, batch_size=case.batch_size, mu=MU)
+    network = NetworkSettings(case.network, tune=case.tune)
+    state = initial_state(split, make_method("fixmatch-ra"), network, ViewSettings(), settings, device)
+    if state.model.takes_maps:
+        state.bank = _noise_bank(state, noise)
+    step = float(np.median([record.step_seconds for record in train(state, split, settings)][1:]))  # without warming up
+    predict_probabilities(state.ema, noise[:2], device)  # to warm up
     started = time.perf_counter()
-    predict_probabilities(model, images, device)
-    return (time.perf_counter() - started) / len(images)
+    predict_probabilities(state.ema, noise[:PREDICTED], device)
+    return step, (time.perf_counter() - started) / PREDICTED
+
+
+@torch.no_grad()
+def _noise_bank(state: State, images: np.ndarray) -> Bank:
+    shape = state.ema.maps(to_tensor(images[:1], state.device)).shape[1:]
+    maps = np.random.default_rng(0).random((len(images), *shape)).astype(np.float16)
+    return Bank({name: [maps] for name in ("weak", "medium", "strong")})
 
 
 def _advice(found: dict[str, Any]) -> list[str]:

@@ -1,31 +1,31 @@
 """Training a run in its directory: started, or resumed from a checkpoint, until it has a result."""
 
 import contextlib
+import copy
 import hashlib
 import json
 import logging
 import signal
+import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.devices import computes_bfloat16, keep_freed_memory
-from rankingmatch.core.distributed import any_process, first_on_each_machine, is_first, on_all_processes, world_size
-from rankingmatch.core.errors import (
-    ConfigError,
-    DivergedError,
-    Interrupted,
-    RunError,
-    first_line,
-    is_out_of_memory,
-    setting,
+from rankingmatch.core.distributed import (
+    any_process,
+    first_on_each_machine,
+    from_first_process,
+    is_first,
+    on_all_processes,
 )
+from rankingmatch.core.errors import ConfigError, DivergedError, first_line, setting
 from rankingmatch.core.names import to_utf8
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads
@@ -35,34 +35,40 @@ from rankingmatch.runs.config import Config, Plan, options_of_kind, setting_opti
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.runs.model_card import model_card
-from rankingmatch.runs.recorder import Recorder
+from rankingmatch.runs.recorder import Recorder, require_tensorboard
 from rankingmatch.runs.result import Result, errors_from_json
-from rankingmatch.runs.speeds import SHORT_RUN, remember_speed, speed_of_run
-from rankingmatch.runs.tensorboard import require_tensorboard
 from rankingmatch.training.banks import Computer, computed_here, make_bank
-from rankingmatch.training.loop import train
+from rankingmatch.training.loop import evaluate, train
 from rankingmatch.training.records import Record
 from rankingmatch.training.snapshot import share_state
-from rankingmatch.training.state import State, initial_state
+from rankingmatch.training.state import State, initial_state, set_length
 
 log = logging.getLogger(__name__)
 
 __all__ = [
-    "Display",
     "Job",
     "load_dataset",
     "load_split",
+    "ready_state",
     "split_dataset",
     "start",
     "stop_requests",
-    "train_job",
     "training_records",
+    "warn_of_unbalanced_labels",
 ]
 
 # A class with so many times the labels of another is worth a warning: their sizes alone shift the difference of their
 # logits by ln 5 = 1.6.
 UNEVEN = 5
 REMEDY_HINT = "rebalance has remedies, for example crest; balanced draws all classes equally often"
+TIMED_STEPS = 5  # of a run that has a time instead of a number of steps
+REPORT = 5.0  # seconds to write the report
+EVALUATIONS = 20  # of a run, unless their interval is given
+LONGEST = 4  # times the usual steps of fine-tuning: more do not lower the error
+MOST_STEPS = 10**9
+
+
+# --- images -------------------------------------------------------------------------------------------------
 
 
 def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:
@@ -74,10 +80,7 @@ def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:
 
 def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
     """The images of a plan, with the labels that training may see."""
-    split = split_dataset(plan, load_dataset(plan, progress))
-    _warn_of_unbalanced_labels(split, plan.config)
-    _warn_of_slow_precision(plan.config)
-    return split
+    return split_dataset(plan, load_dataset(plan, progress))
 
 
 def split_dataset(plan: Plan, dataset: Dataset) -> Split:
@@ -91,7 +94,7 @@ def split_dataset(plan: Plan, dataset: Dataset) -> Split:
     return make_split(dataset, config.data, config.training.seed)
 
 
-def _warn_of_unbalanced_labels(split: Split, config: Config) -> None:
+def warn_of_unbalanced_labels(split: Split, config: Config) -> None:
     """Name the largest and the smallest class and the option that helps, unless the user has chosen one."""
     remedy = config.hyperparameters.get("rebalance")
     if config.data.balanced or config.data.imbalance is not None or remedy not in (None, "none"):
@@ -106,14 +109,7 @@ def _warn_of_unbalanced_labels(split: Split, config: Config) -> None:
         )
 
 
-def _warn_of_slow_precision(config: Config) -> None:
-    """Say it if a CPU will be many times slower in the precision that was asked for."""
-    device = config.device()
-    if config.training.precision == "bfloat16" and device.type == "cpu" and not computes_bfloat16(device):
-        log.warning(
-            "this CPU has no instructions for bfloat16, which makes training several times slower than in float32; "
-            "the precision auto uses bfloat16 only where it is faster"
-        )
+# --- starting -----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -124,9 +120,8 @@ class Job:
     plan: Plan
     split: Split
     state: State
-    lock: FileLock | None  # held by the first process, as are history and result
-    history: list[dict[str, Any]]  # the evaluations so far, as lines of metrics.jsonl
-    result: Result | None = None  # when training has ended
+    history: list[dict[str, Any]]  # of the first process: the evaluations so far, as lines of metrics.jsonl
+    result: Result | None = None  # of the first process, when training has ended
     stopped: bool = False  # early, with a checkpoint
 
     @property
@@ -142,14 +137,50 @@ class Job:
         return ModelInfo(network, self.split.classes, channels, height, width, crop=crop)
 
 
-def start(run: Run, plan: Plan, progress: Progress = no_progress, bank_computer: Computer = computed_here) -> Job:
+def start(
+    run: Run,
+    plan: Plan,
+    progress: Progress = no_progress,
+    bank_computer: Computer = computed_here,
+    deadline: float | None = None,
+) -> Job:
     """Load the data and build the state, from the newest checkpoint if there is one; create the run if it is new.
 
-    `bank_computer` may compute a bank elsewhere.
+    `bank_computer` may compute a bank elsewhere. With a deadline, in seconds of `time.monotonic`, a new run gets as
+    many steps as end before it.
     """
     config = plan.config
-    device = on_all_processes(lambda: _prepare_device(config))
+    on_all_processes(lambda: _prepare_process(config))
     split = first_on_each_machine(lambda: load_split(plan, progress))
+    if is_first():
+        warn_of_unbalanced_labels(split, config)
+    try:
+        restore = partial(_restore, run, config, split)
+        state = ready_state(config, split, progress, bank_computer, restore)
+        if deadline is not None and from_first_process(lambda: not run.exists()):
+            steps = on_all_processes(lambda: _steps_until(deadline, state, split, config))
+            steps = from_first_process(lambda: steps)
+            config = replace(config, training=replace(config.training, steps=steps, epochs=None))
+            set_length(state.model, config.network, config.training)
+        history = on_all_processes(lambda: _begin(run, config, split, state.step) if is_first() else [])
+    except BaseException:
+        run.unlock()
+        raise
+    return Job(run, replace(plan, config=config), split, state, history)
+
+
+def ready_state(
+    config: Config,
+    split: Split,
+    progress: Progress = no_progress,
+    bank_computer: Computer = computed_here,
+    restore: Callable[[State], None] = lambda state: None,
+) -> State:
+    """A state that is ready to train: the initial one with its bank and head, or what `restore` makes of it.
+
+    Only the first process restores; all others get its state.
+    """
+    device = config.device()
     method = make_method(config.method, config.hyperparameters)
     state = on_all_processes(
         lambda: initial_state(split, method, config.network, config.views, config.training, device)
@@ -158,16 +189,16 @@ def start(run: Run, plan: Plan, progress: Progress = no_progress, bank_computer:
         on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile(dynamic=False)  # the steps of a run have the same few shapes
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
-    lock, history = on_all_processes(lambda: _open(run, config, split, state) if is_first() else (None, []))
+    on_all_processes(lambda: restore(state) if is_first() else None)
     if state.step == 0 and config.network.initial_head == "fitted":
         from rankingmatch.heads.fitting import start_head  # scikit-learn takes a second to import
 
         on_all_processes(lambda: start_head(state, split, config.training.seed, progress) if is_first() else None)
     share_state(state)
-    return Job(run, plan, split, state, lock, history)
+    return state
 
 
-def _prepare_device(config: Config) -> torch.device:
+def _prepare_process(config: Config) -> None:
     device = config.device()
     if config.execution.tensorboard:
         require_tensorboard()
@@ -175,9 +206,13 @@ def _prepare_device(config: Config) -> torch.device:
         torch.set_num_threads(config.execution.threads)
     if device.type == "cpu":
         keep_freed_memory()
+        if config.training.precision == "bfloat16" and not computes_bfloat16(device) and is_first():
+            log.warning(
+                "this CPU has no instructions for bfloat16, which makes training several times slower than in float32; "
+                "the precision auto uses bfloat16 only where it is faster"
+            )
     if device.type == "cuda":  # resuming to identical weights needs deterministic kernels
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    return device
 
 
 def _require_compiler(device: torch.device) -> None:
@@ -191,28 +226,45 @@ def _require_compiler(device: torch.device) -> None:
         ) from error
 
 
-def _open(run: Run, config: Config, split: Split, state: State) -> tuple[FileLock | None, list[dict[str, Any]]]:
-    """Lock the run directory, create it if it is new, and restore its newest checkpoint and its evaluations."""
-    lock = run.lock()  # before anything else is read or written: two processes may have been started at once
-    try:
-        return lock, _create_or_restore(run, config, split, state)
-    except BaseException:
-        lock.release()
-        raise
+def _restore(run: Run, config: Config, split: Split, state: State) -> None:
+    """Lock the run directory and restore its newest checkpoint, if it holds a run."""
+    run.lock()  # before anything else is read or written: two processes may have been started at once
+    if run.exists():
+        run.require_same_settings(config)
+        run.require_same_images(split.fingerprint)
+        restore_latest(run.checkpoints, state, identity=run_identity(config, split))
 
 
-def _create_or_restore(run: Run, config: Config, split: Split, state: State) -> list[dict[str, Any]]:
+def _steps_until(deadline: float, state: State, split: Split, config: Config) -> int:
+    """How many steps end before a deadline, as measured by a few steps of a copy of the state."""
+    timed = copy.deepcopy(state, {id(state.bank): state.bank})
+    settings = replace(config.training, stop_after=TIMED_STEPS, evaluate_every=TIMED_STEPS)
+    started = time.monotonic()
+    times = [record.step_seconds for record in train(timed, split, settings)]
+    ending = time.monotonic() - started - sum(times)  # with the head that is fitted at the end, if there is one
+    step = statistics.median(times[1:])  # the first step includes warming up
+    started = time.monotonic()
+    evaluate(timed, split)
+    evaluation = time.monotonic() - started
+    every = config.training.evaluate_every
+    step, evaluations = (step, EVALUATIONS) if every is None else (step + evaluation / every, 0)
+    left = deadline - time.monotonic() - ending - evaluations * evaluation - REPORT
+    if left < step:
+        raise ConfigError(
+            f"{setting('minutes')} leaves {max(0.0, left):.1f} seconds for steps, but one takes {step:.1f}; give more "
+            f"time, or a smaller {setting('network')}"
+        )
+    most = LONGEST * config.training.total_steps if config.network.pretrained else MOST_STEPS
+    return int(min(most, left / step))
+
+
+def _begin(run: Run, config: Config, split: Split, step: int) -> list[dict[str, Any]]:
+    """Create the run if it is new; the evaluations until a step, from which it continues."""
     is_new = not run.exists()
     if is_new:
         run.create(config)
-    else:
-        run.require_same_settings(config)
-        run.require_same_images(split.fingerprint)
     run.save_rows(rows_to_json(split))
-    if is_new:
-        return []
-    restore_latest(run.checkpoints, state, identity=run_identity(config, split))
-    return run.truncate_history(state.step)
+    return [] if is_new else run.truncate_history(step)
 
 
 def run_identity(config: Config, split: Split) -> dict[str, Any]:
@@ -225,46 +277,7 @@ def run_identity(config: Config, split: Split) -> dict[str, Any]:
     return {"method": config.method, **settings, "rows": checksum, "images": split.fingerprint}
 
 
-class Display(Protocol):
-    """Something that shows the progress of a run."""
-
-    def start(self, job: Job) -> None:
-        """Called before the first step."""
-
-    def update(self, record: Record) -> None:
-        """Called after each step."""
-
-    def progress(self, task: str, done: int, total: int | None) -> None:
-        """Called during what takes long between two steps."""
-
-    def close(self) -> None:
-        """Called after the last step, or when training ends for another reason."""
-
-
-def train_job(job: Job, display: Display | None = None) -> None:
-    """Train a job to its end, and tell a display how it goes.
-
-    SIGINT and SIGTERM take effect after the current step: a checkpoint is written, and Interrupted is raised.
-    """
-    try:
-        with stop_requests() as stopped:
-            if display is not None:
-                display.start(job)
-            for record in training_records(job, stopped, no_progress if display is None else display.progress):
-                if display is not None:
-                    display.update(record)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise RunError(
-            f"{job.state.device} is out of memory; lower {setting('batch_size')} or {setting('mu')}, or use a smaller "
-            f"{setting('network')}"
-        ) from error
-    finally:
-        if display is not None:
-            display.close()
-    if job.stopped:
-        raise Interrupted(resumable=job.run.path)
+# --- training -----------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -282,13 +295,8 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def never() -> bool:
-    """Do not stop."""
-    return False
-
-
 def training_records(
-    job: Job, stopped: Callable[[], bool] = never, progress: Progress = no_progress
+    job: Job, stopped: Callable[[], bool] = lambda: False, progress: Progress = no_progress
 ) -> Iterator[Record]:
     """Train to the end, write model and result into the run directory, and yield the record of each step.
 
@@ -296,60 +304,45 @@ def training_records(
     ends early; it can be resumed to the identical result. Raises DivergedError, which leaves the last good checkpoint
     in place.
     """
-    return _train_and_write(job, stopped, progress) if is_first() else _train_only(job, stopped)
+    run, config, state, saved = job.run, job.config, job.state, time.monotonic()
+    identity = run_identity(config, job.split)
+    recorder = Recorder(run, state, config.execution, job.model_info, job.history) if is_first() else None
 
+    def checkpoint() -> None:
+        state.raise_if_diverged()
+        if recorder:
+            save_checkpoint(run.checkpoints, state, identity=identity)
 
-def _train_and_write(job: Job, stopped: Callable[[], bool], progress: Progress) -> Iterator[Record]:
-    run, config, state = job.run, job.config, job.state
-    saved, identity = time.monotonic(), run_identity(config, job.split)
-    recorder = Recorder(run, state, config.execution, job.model_info, job.history)
     try:
         for record in train(state, job.split, config.training, progress):
-            recorder.add(record)
-            job.stopped, due = any_process(stopped(), _checkpoint_is_due(config, state, saved))
+            if recorder:
+                recorder.add(record)
+            job.stopped, due = any_process(stopped(), is_first() and _checkpoint_is_due(config, state, saved))
             if job.stopped or due:
-                state.raise_if_diverged()
-                save_checkpoint(run.checkpoints, state, identity=identity)
+                checkpoint()
                 saved = time.monotonic()
             yield record
             if job.stopped:
                 return
-            recorder.reset_memory(record)
-        save_checkpoint(run.checkpoints, state, identity=identity)
-        save_model(run.model_path, state.ema, job.model_info)
-        _write_result(job)
-        _remember_speed(job)
+            if recorder:
+                recorder.reset_memory(record)
+        if recorder:
+            save_checkpoint(run.checkpoints, state, identity=identity)
+            save_model(run.model_path, state.ema, job.model_info)
+            _write_result(job)
     except GeneratorExit:  # the caller stopped iterating: keep the progress
-        state.raise_if_diverged()
-        save_checkpoint(run.checkpoints, state, identity=identity)
+        checkpoint()
         raise
     except DivergedError as error:
-        _write_result(job, error)
+        if recorder:
+            _write_result(job, error)
         raise
     except OSError as error:
         raise run.write_error(error) from error
     finally:
-        recorder.close()
-        assert job.lock is not None
-        job.lock.release()
-
-
-def _remember_speed(job: Job) -> None:
-    """Let later estimates know how long the steps of this run took, if it was long enough, on one process."""
-    speed = speed_of_run(job.history)
-    if speed is not None and job.config.training.last_step >= SHORT_RUN and world_size() == 1:
-        remember_speed(job.plan, speed)
-
-
-def _train_only(job: Job, stopped: Callable[[], bool]) -> Iterator[Record]:
-    """Take part in the steps of a run that another process writes; stops and fails when that one does."""
-    for record in train(job.state, job.split, job.config.training):
-        job.stopped, due = any_process(stopped(), False)
-        if job.stopped or due:
-            job.state.raise_if_diverged()
-        yield record
-        if job.stopped:
-            return
+        if recorder:
+            recorder.close()
+        run.unlock()
 
 
 def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:

@@ -21,8 +21,7 @@ from rankingmatch.networks.onnx import accelerated
 from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
 from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.run_data import sample
-from rankingmatch.runs.command import repeat_command
-from rankingmatch.runs.config import Config, options_of_kind, plan_of
+from rankingmatch.runs.config import Config, options_of_kind, plan_of, repeat_command
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
 from rankingmatch.runs.model import ModelInfo

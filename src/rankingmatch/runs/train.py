@@ -1,16 +1,16 @@
 """Training a run from a name or folder to its result, as the command line and Python do it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
-from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, Interrupted, RunError, is_out_of_memory, setting, unknown_name
 from rankingmatch.core.imports import trust as trust_names
-from rankingmatch.data import Progress, is_place, no_progress
-from rankingmatch.runs.budget import plan_within
+from rankingmatch.data import is_place
 from rankingmatch.runs.config import (
     Config,
     Plan,
@@ -21,12 +21,12 @@ from rankingmatch.runs.config import (
     resolve,
 )
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.display import choose_display
-from rankingmatch.runs.job import Display, Job, start, train_job
+from rankingmatch.runs.display import Display, choose_display
+from rankingmatch.runs.job import start, stop_requests, training_records
 from rankingmatch.runs.report import write_job_report, write_missing_report
 from rankingmatch.training.banks import Computer, computed_here
 
-__all__ = ["Request", "find_bank_computer", "prepare", "train", "train_run"]
+__all__ = ["find_bank_computer", "prepare", "train", "train_run"]
 
 
 def train(
@@ -89,14 +89,13 @@ def train(
     >>> run = rm.train("digits", labels=40, steps=1000, out="runs/digits")  # doctest: +SKIP
     >>> run.result().test_error  # doctest: +SKIP
     """
-    request = Request(str(data), method, None if out is None else Path(out), resume, minutes, settings, trust)
     computer = find_bank_computer(bank_on, ray_address)
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
     with process_group():
-        run, plan = prepare(request)
-        if from_first_process(lambda: not run.is_finished()):
-            train_run(run, plan, choose_display(quiet=not verbose), report=report, bank_computer=computer)
-        elif report and is_first():
-            write_missing_report(run)
+        out = None if out is None else Path(out)
+        run, plan = prepare(str(data), method, out, settings, resume=resume, minutes=minutes, trust=trust)
+        display = choose_display(quiet=not verbose or not is_first())
+        train_run(run, plan, display, report=report, bank_computer=computer, deadline=deadline)
     return run
 
 
@@ -114,112 +113,66 @@ def find_bank_computer(on: str, ray_address: str | None) -> Computer:
     return computed_here
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a user asks to train; None where nothing is given."""
-
-    data: str | None = None
-    method: str | None = None
-    out: Path | None = None
-    resume: bool = False
-    minutes: float | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    trust: bool = False
-
-
-def prepare(request: Request) -> tuple[Run, Plan]:
-    """The run to train and its plan; nothing is written yet. A folder is scanned once by each process."""
-    if restarted_by_torchrun():
-        request = replace(request, resume=True)
-    plans: list[Plan] = []
-
-    def find() -> tuple[Run, Config]:
-        run, plan = _find_run(request)
-        plans.append(plan)
-        return run, plan.config
-
-    run, config = from_first_process(find)
-    given = not request.resume or "data_dir" in request.settings
-    return run, plans[0] if plans else plan_of(config, data_dir_given=given)
-
-
-def train_run(
-    run: Run,
-    plan: Plan,
-    display: Display | None = None,
+def prepare(
+    data: str | None,
+    method: str | None = None,
+    out: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
     *,
-    report: bool = True,
-    progress: Progress = no_progress,
-    before: Callable[[Job], None] = lambda job: None,
-    bank_computer: Computer = computed_here,
-) -> None:
-    """Train a run to its end and write its report; `before` is called when everything is ready to start."""
-    job = start(run, plan, progress, bank_computer)
-    before(job)
-    try:
-        train_job(job, display if is_first() else None)
-    finally:
-        if report and is_first() and job.result is not None:
-            write_job_report(job, progress)
-
-
-def _find_run(request: Request) -> tuple[Run, Plan]:
-    """The run directory and the plan of a request."""
-    data, out, resume = request.data, request.out, request.resume
-    trust_names([request.method, request.settings.get("network")])
-    if resume and out is not None and (Run(out).exists() or data is None):
-        run = Run(out, trust=request.trust)
-        return run, plan_of(_resumed_config(run.config(), request), data_dir_given="data_dir" in request.settings)
-    if data is None:
-        missing = "a run directory" if resume else "a dataset or a folder of images"
-        name = "out" if resume else "data"
-        raise ConfigError(f"{setting(name)} is missing: give {missing}")
-    given = request.settings
-    if given.get("split") is not None:
-        for name in ("labels", "validation", "imbalance", "unlabeled_imbalance"):
-            if name in given:
-                raise ConfigError(f"{setting('split')} determines {setting(name)}; give one of them")
-    plan = _planned(data, request)
-    if out is None:
-        out = _default_directory(plan)
-        if resume and Run(out).exists():
-            return _find_run(replace(request, out=out))
-    Run(out).require_empty()
-    return Run(out), plan
-
-
-def _planned(data: str, request: Request) -> Plan:
-    """The plan of a new run; if its time is given, with as many steps as fit into it."""
-    minutes, given = request.minutes, request.settings
+    resume: bool = False,
+    minutes: float | None = None,
+    trust: bool = False,
+) -> tuple[Run, Plan]:
+    """The run to train and its plan; nothing is written yet. Arguments are those of `train`."""
+    given = dict(settings or {})
+    trust_names([method, given.get("network")])
     require_exclusive({**given, "minutes": minutes}, "minutes", "epochs", "steps")
     if minutes is not None and not 0.001 < minutes < 1e6:
         raise ConfigError(f"{setting('minutes')} is {minutes:g}; it must be in (0.001, 1000000)")
-    plan = resolve(data, request.method, given)
-    if minutes is None:
-        return plan
-    return plan_within(minutes, lambda chosen: resolve(data, request.method, {**given, **chosen}, plan.source))
+    if restarted_by_torchrun():
+        resume, minutes = True, None
+    run, plan = from_first_process(lambda: _find(data, method, out, given, resume=resume, trust=trust))
+    if resume and minutes is not None and run.exists():
+        raise ConfigError(f"{setting('minutes')} is for a new run; remove it, and the run resumes as it was planned")
+    return run, plan
 
 
-def _default_directory(plan: Plan) -> Path:
-    config = plan.config
+def _find(
+    data: str | None, method: str | None, out: Path | None, given: dict[str, Any], *, resume: bool, trust: bool
+) -> tuple[Run, Plan]:
+    if not (resume and out is not None and (data is None or Run(out).exists())):
+        if data is None:
+            missing = f"{setting('out')} with the run directory" if resume else "a dataset's name or a folder of images"
+            raise ConfigError(f"give {missing}")
+        for name in ("labels", "validation", "imbalance", "unlabeled_imbalance"):
+            if given.get("split") is not None and name in given:
+                raise ConfigError(f"{setting('split')} determines {setting(name)}; give one of them")
+        plan = resolve(data, method, given)
+        out = out or _default_directory(plan.config)
+        if not (resume and Run(out).exists()):
+            Run(out).require_empty()
+            return Run(out), plan
+    run = Run(out, trust=trust)
+    config = _resumed_config(run.config(), {**given, "data": data, "method": method})
+    return run, plan_of(config, data_dir_given="data_dir" in given)
+
+
+def _default_directory(config: Config) -> Path:
     labels, name = config.data.labels or "all", Path(config.dataset).name
     return Path("runs") / f"{name}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
 
 
-def _resumed_config(config: Config, request: Request) -> Config:
+def _resumed_config(config: Config, given: Mapping[str, Any]) -> Config:
     """The configuration of a resumed run: only where and how it is computed may change."""
-    if request.minutes is not None:
-        raise ConfigError(f"{setting('minutes')} is for a new run; remove it, and the run resumes as it was planned")
-    given = absolute_paths(request.settings)
-    data = request.data
-    if data is not None and is_place(data) and data != config.dataset:
-        data = str(Path(data).resolve())
+    given = absolute_paths({name: value for name, value in given.items() if value is not None})
+    if given.get("data") not in (None, config.dataset) and is_place(given["data"]):
+        given["data"] = str(Path(given["data"]).resolve())
     if given.get("precision") == "auto":  # decided when the run began, and kept
         del given["precision"]
     execution = {name: given.pop(name) for name in options_of_kind("execution", "run") if name in given}
     known = {**config.settings(), "data": config.dataset, "method": config.method}
-    for name, value in {**given, "data": data, "method": request.method}.items():
-        if value is not None and known.get(name) != value:
+    for name, value in given.items():
+        if known.get(name) != value:
             raise ConfigError(
                 f"{setting(name)} is {value}, but the run was started with {known.get(name)}; remove it, or start "
                 f"another run with {setting('out')}"
@@ -227,3 +180,45 @@ def _resumed_config(config: Config, request: Request) -> Config:
     config = replace(config, execution=replace(config.execution, **execution))
     config.check()
     return config
+
+
+def train_run(
+    run: Run,
+    plan: Plan,
+    display: Display,
+    *,
+    report: bool = True,
+    bank_computer: Computer = computed_here,
+    deadline: float | None = None,
+) -> None:
+    """Train a run to its end and write its report; a finished run only gets the report that it lacks.
+
+    SIGINT and SIGTERM take effect after the current step: a checkpoint is written, and Interrupted is raised.
+    """
+    report = report and is_first()
+    if from_first_process(run.is_finished):
+        if report:
+            write_missing_report(run, display.progress)
+        return
+    try:
+        job = start(run, plan, display.progress, bank_computer, deadline)
+        try:
+            with stop_requests() as stopped:
+                display.start(job)
+                for record in training_records(job, stopped, display.progress):
+                    display.update(record)
+        finally:
+            display.close()
+            if report and job.result is not None:
+                write_job_report(job, display.progress)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RunError(
+            f"{plan.config.device()} is out of memory; lower {setting('batch_size')} or {setting('mu')}, or use a "
+            f"smaller {setting('network')}"
+        ) from error
+    finally:
+        display.close()
+    if job.stopped:
+        raise Interrupted(resumable=run.path)

@@ -1,6 +1,5 @@
 """Banks of a state: the frozen part of its network, computed once for several views of every image."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -26,12 +25,9 @@ __all__ = [
     "View",
     "computed_here",
     "make_bank",
-    "measure_views",
-    "noise_bank",
 ]
 
 AT_ONCE = 64  # images
-MANY = 1_000_000  # images: enough for ONNX Runtime
 FORMAT = 1  # of a bank, part of its key
 
 
@@ -140,32 +136,6 @@ def _evaluated(
         return None
     file = BankFile("unchanged", len(part), partial(compute, frozen, View("unchanged"), part.images))
     return read_bank(bank_directory(_key(state, part.images)), [file], progress)["unchanged"]
-
-
-def noise_bank(state: State, split: Split) -> Bank | None:
-    """A bank of noise with the right shapes, to measure the time of a step; None if the whole network is trained."""
-    if not state.model.takes_maps:
-        return None
-    shape = Frozen(state.ema, state.device, 1).maps(to_tensor(split.images[:1], state.device)).shape[1:]
-    noise = np.random.default_rng(0).random((len(split.images), *shape)).astype(np.float16)
-    method = state.objective.method
-    views = {name: [noise] for name in (*method.labeled_views, *method.unlabeled_views)}
-    evaluated = (None if part is None else noise[: len(part)] for part in (split.validation, split.test))
-    return Bank(views, *evaluated)
-
-
-def measure_views(state: State, split: Split) -> float:
-    """The seconds that one view of each kind takes for an image, measured on a batch after another to warm up."""
-    method = state.objective.method
-    frozen = Frozen(state.ema, state.device, MANY)
-    seconds = 0.0
-    for name in {*method.labeled_views, *method.unlabeled_views}:
-        batches = frozen.batches(View(name, 0, state.views[name]), split.images)
-        next(batches)
-        started = time.perf_counter()
-        count = len(next(batches))
-        seconds += (time.perf_counter() - started) / count
-    return seconds
 
 
 class _Lower(nn.Module):

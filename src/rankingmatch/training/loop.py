@@ -25,7 +25,7 @@ from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.snapshot import share_state
 from rankingmatch.training.state import State
 
-__all__ = ["train", "training_step", "update_ema"]
+__all__ = ["evaluate", "train", "training_step", "update_ema"]
 
 
 def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses:
@@ -123,7 +123,7 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
                 state.average_with_start(settings.trained_share)
             if state.step == steps and settings.final_head == "fitted":
                 _finish_head(state, split, settings.seed, progress)
-            evaluation = _evaluation(state, split)
+            evaluation = evaluate(state, split)
             state.seconds = seconds_before + time.perf_counter() - started
         if metrics:
             last = time.perf_counter()
@@ -149,7 +149,8 @@ def _finish_head(state: State, split: Split, seed: int, progress: Progress) -> N
     share_state(state)
 
 
-def _evaluation(state: State, split: Split) -> Evaluation:
+def evaluate(state: State, split: Split) -> Evaluation:
+    """The errors of the EMA weights on the validation and test images."""
     classes, bank = len(split.classes), state.bank or Bank({})
     validation, test = (
         None if part is None else Errors.of(confusion_of(state.ema, part, classes, state.device, maps))

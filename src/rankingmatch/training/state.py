@@ -148,7 +148,7 @@ def initial_state(
         normalize_head(model.backbone)
     elif settings.final_head == "fitted":
         raise ConfigError(f"{setting('final_head')} fitted needs {setting('initial_head')} fitted; give both")
-    set_batchnorm_momentum(model, network.batchnorm_momentum or statistics_momentum(settings.total_steps))
+    set_length(model, network, settings)
     fixed = network.pretrained if network.fixed_batchnorm is None else network.fixed_batchnorm
     if fixed or network.tune != "all":
         freeze_batchnorm(model)
@@ -163,6 +163,11 @@ def initial_state(
     if settings.trained_share < 1:
         state.remember_start()  # a checkpoint that is restored must find tensors of these shapes
     return state
+
+
+def set_length(model: Classifier, network: NetworkSettings, settings: TrainSettings) -> None:
+    """Adapt a model to the number of steps: BatchNorm's statistics cover the same share of any training."""
+    set_batchnorm_momentum(model, network.batchnorm_momentum or statistics_momentum(settings.total_steps))
 
 
 def _seen_rows(split: Split) -> np.ndarray:

@@ -39,7 +39,7 @@ MOST_ROWS = {"BatchAll": 1792}
 def forward_and_backward(loss: Callable[..., Tensor], logits: Tensor, labels: Tensor) -> Tensor:
     """The value and the gradient of a loss, as one vector."""
     logits.grad = None
-    value = over_processes(loss, logits, labels)
+    value = over_processes(loss)(logits, labels)
     value.backward()
     assert logits.grad is not None
     return torch.cat([value.detach().view(1), logits.grad.flatten()])

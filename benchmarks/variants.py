@@ -59,7 +59,6 @@ def update_works(case: Case) -> dict[str, Mapping[str, Work]]:
     return {
         "SGD": {
             "current": optimizer_work(model),
-            "foreach": optimizer_work(model, foreach=True),
             "fused": optimizer_work(model, fused=True),
         },
         "EMA": {

@@ -118,7 +118,7 @@ def check_ranking() -> None:
         for loss in (batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive):
             for options in ({}, {"mask": mask}, {"mask": mask & (labels == 1), "l2_normalize": False}):
                 one, several = rows.clone().requires_grad_(), rows.clone().requires_grad_()
-                expected, value = loss(one, labels, **options), over_processes(loss, several, labels, **options)
+                expected, value = loss(one, labels, **options), over_processes(loss)(several, labels, **options)
                 expected.backward()
                 value.backward()
                 assert one.grad is not None

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import Batch, Context, Task, make_method
 from rankingmatch.methods.cc_gan import CCGAN, draw_holes
-from rankingmatch.networks import InpaintingGenerator, Output
+from rankingmatch.networks import Classifier, InpaintingGenerator, Output
 
 LABELS = [1, 0, 2]
+TWO_CHANNELS = Classifier(nn.Identity(), torch.zeros(2), torch.ones(2))
 
 
 class Linear(nn.Module):
@@ -31,7 +32,7 @@ class Linear(nn.Module):
 def problem(**hyperparameters: Any) -> tuple[CCGAN, Linear, Batch]:
     torch.manual_seed(0)
     method = make_method("cc-gan", hyperparameters)
-    method.prepare(Task(3, 3, 6, channels=2))
+    method.prepare(Task(3, 3, 6, model=TWO_CHANNELS))
     assert isinstance(method, CCGAN)
     images = torch.randint(256, (7, 2, 6, 4)).byte()
     batch = Batch((images[:3],), torch.tensor(LABELS), (images[3:],))
@@ -129,7 +130,7 @@ def test_the_generator_makes_images_of_any_size_and_does_not_see_the_hole(
 
 def test_running_statistics_are_those_of_real_images() -> None:
     method = make_method("cc-gan", {})
-    method.prepare(Task(3, 3, 6, channels=2))
+    method.prepare(Task(3, 3, 6, model=TWO_CHANNELS))
     norm = nn.BatchNorm2d(2, momentum=1.0)
 
     def network(images: Tensor) -> Output:

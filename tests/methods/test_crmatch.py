@@ -9,7 +9,7 @@ import torch
 from lookup import LABELED, LABELS, UNLABELED, Lookup, losses_of, prepared, random_model
 from torch import Tensor, nn
 
-from rankingmatch.methods.crmatch import CRMatch, _rotations
+from rankingmatch.methods.crmatch import CRMatch, rotations
 
 DEFAULTS: dict[str, float] = {
     "threshold": 0.95,
@@ -60,7 +60,7 @@ def test_loss_equals_an_independent_computation(given: dict[str, Any], scale: fl
 @pytest.mark.parametrize(("width", "expected"), [(3, [0, 1, 2, 3]), (2, [0, 2])])
 def test_images_are_rotated_by_all_quarter_turns_that_keep_their_shape(width: int, expected: list[int]) -> None:
     images = torch.arange(2 * 3 * width, dtype=torch.uint8).view(2, 1, 3, width)
-    rotated, turns = _rotations(images)
+    rotated, turns = rotations(images)
     assert turns.tolist() == [turn for turn in expected for _ in range(2)]
     for image, turn in zip(rotated, turns.tolist(), strict=True):
         candidates: list[Tensor] = [torch.rot90(one, turn, (1, 2)) for one in images]

@@ -4,10 +4,7 @@ from typing import Any
 
 import naive
 import pytest
-import torch
 from lookup import LABELED, LABELS, UNLABELED, Lookup, losses_of, prepared, random_model
-
-from rankingmatch.methods.dash import dynamic_threshold
 
 DEFAULTS: dict[str, Any] = {
     "unlabeled_weight": 1.0,
@@ -65,11 +62,6 @@ def test_loss_equals_an_independent_computation(given: dict[str, Any], scale: fl
     if scale == 1.0 and given.get("loss_decay"):
         used = [int(one.pseudo_labels.confident.sum()) for one in losses if one.pseudo_labels]
         assert 0 < sum(used[3:]) < 5 * UNLABELED
-
-
-def test_the_threshold_starts_at_the_labeled_loss_and_falls_to_the_least_one() -> None:
-    thresholds = [dynamic_threshold(torch.tensor(1.0), period, 2.0, 0.2).item() for period in range(4)]
-    assert thresholds == pytest.approx([1.0001, 0.50005, 0.250025, 0.2])
 
 
 def test_targets_are_constants() -> None:

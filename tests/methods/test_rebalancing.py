@@ -15,10 +15,8 @@ from rankingmatch.augment import Policy
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import METHODS, Batch, Context, Task, hyperparameters_of, make_method
 from rankingmatch.methods.rebalancing import REMEDIES
-from rankingmatch.methods.rebalancing.daso import QUEUE, enqueue
-from rankingmatch.methods.rebalancing.logit_adjustment import LogitAdjustment
 from rankingmatch.methods.rebalancing.refinement import refined, without_noise
-from rankingmatch.methods.rebalancing.self_training import chosen_labels, mirrored_rates
+from rankingmatch.methods.rebalancing.remedies import DASO, LogitAdjustment, chosen_labels, enqueue, mirrored_rates
 from rankingmatch.networks import Output
 from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.training.batches import make_batch
@@ -118,7 +116,7 @@ def test_darp_uses_predictions_of_all_images_refined_every_10_steps(scale: float
 @pytest.mark.parametrize("strength", [None, 0.3])
 def test_daso_blends_with_the_similarity_to_prototypes(strength: float | None) -> None:
     losses, steps, _, _ = losses_and_steps(205, 4.0, rebalance="daso", rebalance_strength=strength)
-    assert losses == pytest.approx(naive.daso(steps, 3, strength or 1.5, LENGTH, QUEUE), rel=1e-9)
+    assert losses == pytest.approx(naive.daso(steps, 3, strength or 1.5, LENGTH, DASO.size), rel=1e-9)
 
 
 @pytest.mark.parametrize("strength", [None, 1.0])
@@ -294,7 +292,6 @@ def test_the_label_counts_are_those_that_batches_draw() -> None:
         ({"rebalance": "daso"}, 0, "rebalance is daso, which needs features"),
         ({"rebalance": "abc", "rebalance_strength": 2.0}, 4, "rebalance_strength is 2, but rebalance abc has no"),
         ({"rebalance_strength": 2.0}, 4, "rebalance none has no strength"),
-        ({"rebalance": "debiaspl", "skip_unsure": True, "weak_pass": "running"}, 4, "skip_unsure needs the confidence"),
     ],
 )
 def test_settings_that_contradict_each_other_are_errors(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import Batch, Context, Task, make_method
 from rankingmatch.methods.swwae import SWWAE
-from rankingmatch.networks import Classifier, WhatWhereDecoder, WhatWhereEncoder, make_backbone
+from rankingmatch.networks import Classifier, WhatWhereDecoder, WhatWhereEncoder, make_backbone, make_classifier
 
 Maps = list[list[list[float]]]  # channel, row, column
 LABELS = [1, 0, 2]
@@ -36,11 +36,12 @@ def problem(**hyperparameters: Any) -> tuple[SWWAE, Classifier, Batch]:
     torch.manual_seed(0)
     encoder = Plain()
     method = make_method("swwae", hyperparameters)
-    method.prepare(Task(3, 2, 6, channels=1, network=encoder))
+    model = Classifier(encoder, torch.tensor([0.4]), torch.tensor([0.3])).double()
+    method.prepare(Task(3, 2, 6, model=model))
     assert isinstance(method, SWWAE)
     images = torch.randint(256, (7, 1, 5, 4))
     batch = Batch((images[:3].byte(),), torch.tensor(LABELS), (images[3:].byte(),))
-    return method.double(), Classifier(encoder, torch.tensor([0.4]), torch.tensor([0.3])).double(), batch
+    return method.double(), model, batch
 
 
 def convolved(layer: nn.Module, maps: Maps) -> Maps:
@@ -153,7 +154,7 @@ def test_errors_of_maps_move_the_encoder_and_the_decoder() -> None:
 
 def test_another_network_is_an_error_that_names_the_right_ones() -> None:
     with pytest.raises(ConfigError, match="set network to swwae or swwae-small"):
-        make_method("swwae", {}).prepare(Task(3, 4, 6, channels=1, network=make_backbone("small", 1, 3)))
+        make_method("swwae", {}).prepare(Task(3, 4, 6, model=make_classifier("small", 3, channels=1)))
 
 
 def test_losses_hardly_depend_on_autocast() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rankingmatch.methods import PseudoLabels, Task
 from rankingmatch.methods.flexmatch import flexible_thresholds
 from rankingmatch.methods.freematch import fairness_loss
-from rankingmatch.methods.learned_labels import LearnedLabels
+from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.softmatch import truncated_gaussian, uniformly_aligned
 from rankingmatch.methods.targets import histogram, last_occurrence, pseudo_label, sharpen, update_average
 

@@ -16,7 +16,7 @@ from rankingmatch.augment import CTAugment
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import RunError
 from rankingmatch.methods import make_method
-from rankingmatch.methods.learned_labels import LearnedLabels
+from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.model import ModelInfo, load_model, save_model

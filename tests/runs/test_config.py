@@ -160,8 +160,18 @@ def test_where_a_run_is_carried_out_does_not_change_what_it_learns() -> None:
 def test_a_hyperparameter_that_is_newer_than_the_file_has_its_default() -> None:
     config = resolve("digits", "fixmatch-ra", {"threshold": 0.9}).config
     saved = config.to_json()
-    del saved["hyperparameters"]["skip_unsure"]
+    del saved["hyperparameters"]["weak_pass"]
     assert Config.from_json(saved) == config
+
+
+def test_an_option_that_was_removed_is_ignored_where_it_was_off() -> None:
+    config = resolve("digits", "fixmatch-ra", {}).config
+    saved = config.to_json()
+    saved["hyperparameters"]["skip_unsure"] = False  # as version 0.2.0 wrote it
+    assert Config.from_json(saved) == config
+    saved["hyperparameters"]["skip_unsure"] = True
+    with pytest.raises(ConfigError, match="skip_unsure"):
+        Config.from_json(saved)
 
 
 @pytest.mark.parametrize(

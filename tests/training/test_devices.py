@@ -73,11 +73,6 @@ def test_no_variant_of_rankingmatch_waits_for_the_device(hyperparameters: dict[s
     take_steps("rankingmatch-bm", **hyperparameters)
 
 
-def test_skipping_strong_views_reads_which_ones() -> None:
-    with pytest.raises((RuntimeError, NotImplementedError), match=r"[Mm]eta"):
-        take_steps("fixmatch-ra", weak_pass="running", skip_unsure=True)
-
-
 def test_a_method_of_ones_own_without_a_mistake_passes() -> None:
     take_steps("own_methods:Waits")
 

@@ -11,7 +11,7 @@ from tiny import CPU, VIEW_SETTINGS, VIEWS, tiny_settings, tiny_split, tiny_stat
 from torch import Tensor, nn
 
 from rankingmatch.augment import CTAugment, Weak, view_policies
-from rankingmatch.core.errors import ConfigError, DataError, DivergedError
+from rankingmatch.core.errors import DataError, DivergedError
 from rankingmatch.core.randomness import Purpose
 from rankingmatch.core.schedule import cosine
 from rankingmatch.data import rows_of_step
@@ -357,24 +357,6 @@ def test_in_bfloat16_the_network_computes_in_it_and_the_losses_do_not() -> None:
     assert {value.dtype for value in (losses.total, *losses.parts.values())} == {torch.float32}
     assert {parameter.dtype for parameter in state.model.parameters()} == {torch.float32}
     state.raise_if_diverged()
-
-
-@pytest.mark.parametrize("method", ["fixmatch-ra", "rankingmatch-bm"])
-def test_unsure_views_are_skipped_only_where_the_weak_pass_comes_first(method: str) -> None:
-    split, settings = tiny_split(), tiny_settings()
-    with pytest.raises(ConfigError, match="set weak_pass to running"):
-        tiny_state(split, settings, method, skip_unsure=True)
-    state = tiny_state(split, settings, method, skip_unsure=True, weak_pass="running", threshold=1.0)
-    sizes: list[int] = []
-    state.model.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
-    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
-    training_step(state, batch, settings)
-    assert sizes == [12, 6]  # all weak views; labeled views, and of the strong ones none
-
-
-def test_what_is_skipped_cannot_be_ranked() -> None:
-    with pytest.raises(ConfigError, match="rank_all"):
-        tiny_state(tiny_split(), tiny_settings(), skip_unsure=True, weak_pass="running", rank_all=True)
 
 
 def test_a_batch_has_the_indices_of_its_labeled_images() -> None:

@@ -6,6 +6,7 @@ flags, recipes and `config.json` name them, and `validate` checks them wherever 
 
 import dataclasses
 from dataclasses import dataclass
+from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -74,10 +75,10 @@ def flag(name: str) -> str:
 
 
 def options_of(settings: type) -> list[Option]:
-    """The options declared by a settings class, in order."""
-    hints = get_type_hints(settings)
+    """The options declared by a settings class, in order; inherited ones are last."""
+    hints, own = get_type_hints(settings), get_annotations(settings)
     options = []
-    for field in dataclasses.fields(settings):
+    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):
         if "help" not in field.metadata:
             continue
         hint = hints[field.name]

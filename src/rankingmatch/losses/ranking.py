@@ -307,13 +307,17 @@ class _Analytic(torch.autograd.Function):
 # --- several processes ---------------------------------------------------------------------------------------
 
 
-def over_processes(loss: Callable[..., Tensor], rows: Tensor, labels: Tensor, **options: Any) -> Tensor:
+def over_processes(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A ranking loss of rows (n, width) and labels (n,) that are the same on all processes that train a run.
 
     With p processes, each computes n/p of the n rows of the matrix, those of its own images as anchors, and the parts
     are summed. Value and gradient are those of the whole loss, on every process.
     """
-    if world_size() == 1 or len(rows) < world_size():
-        return loss(rows, labels, **options)
-    anchors = own_rows(torch.arange(len(labels), device=labels.device))
-    return summed(loss(shared(rows), labels, anchors=anchors, **options))
+
+    def divided(rows: Tensor, labels: Tensor, **options: Any) -> Tensor:
+        if world_size() == 1 or len(rows) < world_size():
+            return loss(rows, labels, **options)
+        anchors = own_rows(torch.arange(len(labels), device=labels.device))
+        return summed(loss(shared(rows), labels, anchors=anchors, **options))
+
+    return divided

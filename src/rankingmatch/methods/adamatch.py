@@ -1,7 +1,6 @@
 """AdaMatch (Berthelot et al., 2022): FixMatch with a threshold relative to labeled images, and alignment."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,15 +11,18 @@ from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
 from rankingmatch.methods.targets import align_distribution
-
-__all__ = ["AdaMatch", "half_cosine"]
 
 AVERAGED_BATCHES = 128  # batches over which the mean predictions are taken
 
 
-@dataclass(eq=False)
+@register_method(
+    "adamatch",
+    row=("Berthelot 2022", "weak, strong", "alignment, relative threshold", "labeled images in two passes"),
+    good_for="labeled and unlabeled images that differ in distribution",
+    preset={"mu": 3},
+)
 class AdaMatch(Method):
     """Cross-entropies of weak and strong labeled views, and of confident strong views with aligned targets."""
 
@@ -39,7 +41,14 @@ class AdaMatch(Method):
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = (1/B) Σ [H(label, weak) + H(label, strong)] + λ_u μ(s) (1/μB) Σ 1(max(q̃) ≥ c_τ) H(q̃, strong view)."""
-        labeled_weak, labeled_strong, weak, strong = _interpolated_logits(model, batch, context.generator)
+        # Logits of labeled images are at random points between those of two passes, which differ in BatchNorm's batch
+        # statistics: of labeled views only, and of all views.
+        labeled = torch.cat(batch.labeled)
+        with running_statistics_kept(model):
+            alone: Tensor = model(labeled).logits
+        together, weak, strong = joint_logits(model, labeled, *batch.unlabeled)
+        point = torch.rand(alone.shape, generator=context.generator).to(alone)
+        labeled_weak, labeled_strong = torch.lerp(together, alone, point).split(len(batch.labels))
         targets, confident = self._targets(labeled_weak.detach().softmax(1), weak.detach().softmax(1), context.step)
         labeled_ce = F.cross_entropy(labeled_weak, batch.labels) + F.cross_entropy(labeled_strong, batch.labels)
         # H(q̃ · mask, ·) = mask · H(q̃, ·)
@@ -55,19 +64,6 @@ class AdaMatch(Method):
         targets = align_distribution(weak, self.labeled.mean(0), self.unlabeled.mean(0))
         # c_τ = τ · mean confidence of the labeled weak views
         return targets, targets.amax(1) >= self.relative_threshold * labeled.amax(1).mean()
-
-
-def _interpolated_logits(model: nn.Module, batch: Batch, generator: torch.Generator) -> tuple[Tensor, ...]:
-    """The logits of all views in one pass; those of labeled ones at random points between this pass and their own.
-
-    The two passes differ in BatchNorm's batch statistics: those of all views, and of labeled views only.
-    """
-    labeled, count = torch.cat(batch.labeled), len(batch.labels)
-    with running_statistics_kept(model):
-        alone: Tensor = model(labeled).logits
-    together, weak, strong = joint_logits(model, labeled, *batch.unlabeled)
-    point = torch.rand(alone.shape, generator=generator).to(alone)
-    return *torch.lerp(together, alone, point).split(count), weak, strong
 
 
 def half_cosine(step: int, steps: int) -> float:

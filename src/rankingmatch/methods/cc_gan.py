@@ -1,6 +1,5 @@
 """CC-GAN (Denton et al., 2016): the classifier also tells real images from images with generated parts."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,13 +10,16 @@ from torch.nn import functional as F
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
 from rankingmatch.methods.passes import joint_logits, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
-from rankingmatch.networks import InpaintingGenerator
-
-__all__ = ["CCGAN", "draw_holes"]
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
+from rankingmatch.networks import Classifier, InpaintingGenerator
 
 
-@dataclass(eq=False)
+@register_method(
+    "cc-gan",
+    row=("Denton 2016", "weak, inpainted", "", "adversarial inpainting"),
+    good_for="a baseline that generates images",
+    preset={"mu": 1},
+)
 class CCGAN(Method):
     """The network discriminates: D(x) = Z / (Z + 1) is the probability that x is real, Z = Σ_k exp(logit k).
 
@@ -37,9 +39,9 @@ class CCGAN(Method):
 
     def prepare(self, task: Task) -> None:
         """Create the generator."""
-        if not task.channels:
+        if not isinstance(task.model, Classifier):
             raise ConfigError(f"the method cc-gan generates images; it needs {setting('tune')} all")
-        self.generator = InpaintingGenerator(task.channels)
+        self.generator = InpaintingGenerator(channels=task.model.mean.shape[1])
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ [L_real + L_generated(x_I) + α L_generated(x_G)] + L_G."""
@@ -54,9 +56,10 @@ class CCGAN(Method):
             generated_logits = model(generated.detach()).logits
             fooled_logits = functional_call(model, constants, (generated,)).logits
         labeled_ce = F.cross_entropy(labeled_logits, batch.labels)
-        real = _minus_log_sigmoid(real_logits.logsumexp(1)).mean()  # -ln D
-        detected = self._weighted(_minus_log_sigmoid(-generated_logits.logsumexp(1)), len(weak))  # -ln(1 - D)
-        fooled = self._weighted(_minus_log_sigmoid(fooled_logits.logsumexp(1)), len(weak))
+        # D is the logistic function of ln Z: -ln D = softplus(-ln Z), and -ln(1 - D) = softplus(ln Z).
+        real = F.softplus(-real_logits.logsumexp(1)).mean()
+        detected = self._weighted(F.softplus(generated_logits.logsumexp(1)), len(weak))
+        fooled = self._weighted(F.softplus(-fooled_logits.logsumexp(1)), len(weak))
         total = labeled_ce + self.adversarial_weight * (real + detected) + fooled
         return Losses(total, {"labeled_ce": labeled_ce, "real": real, "generated": detected, "generator": fooled})
 
@@ -75,8 +78,3 @@ def draw_holes(images: Tensor, hole: float, generator: torch.Generator) -> Tenso
         inside.append((position >= start) & (position < start + side))
     vertical, horizontal = inside
     return ~(vertical[:, None, :, None] & horizontal[:, None, None, :]).to(images.device)
-
-
-def _minus_log_sigmoid(values: Tensor) -> Tensor:
-    """-ln(1 / (1 + e^-v)), which stays finite."""
-    return F.softplus(-values)

@@ -1,6 +1,5 @@
 """CoMatch (Li et al., 2021): pseudo-labels smoothed over similar images, and embeddings that follow pseudo-labels."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -11,16 +10,18 @@ from rankingmatch.core.devices import full_precision
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.embeddings import Projection, aligned_with_recent
+from rankingmatch.methods.memory import Projection, aligned_with_recent
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
-
-__all__ = ["CoMatch", "pseudo_label_graph"]
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
 
 ALIGNED_BATCHES = 32  # batches over which the mean prediction for the alignment is taken
 
 
-@dataclass(eq=False)
+@register_method(
+    "comatch",
+    row=("Li 2021", "weak, strong", "alignment, smoothing, threshold", "embeddings follow pseudo-labels"),
+    good_for="many unlabeled images that form clusters",
+)
 class CoMatch(Method):
     """FixMatch's losses with smoothed soft targets, and a contrastive loss on the graph of the pseudo-labels."""
 
@@ -29,12 +30,12 @@ class CoMatch(Method):
     unlabeled_weight: float = shared_options.unlabeled_weight()
     contrastive_weight: float = option(1.0, "λ_c: weight of the contrastive loss.", interval="[0, inf)")
     smoothing: float = shared_options.smoothing()
-    similarity_temperature: float = shared_options.similarity_temperature(0.2)
+    similarity_temperature: float = shared_options.similarity_temperature()
     graph_threshold: float = option(
         0.8, "T: connect two images if their pseudo-labels are at least this similar.", interval="[0, 1]"
     )
     memory: int = option(2560, "K: embeddings of recent weak views in memory.", interval="[1, 1048576]")
-    dimensions: int = shared_options.dimensions(64)
+    dimensions: int = shared_options.dimensions()
 
     def prepare(self, task: Task) -> None:
         """Create the projection, the recent mean predictions, and the memory of embeddings z and predictions."""
@@ -63,26 +64,22 @@ class CoMatch(Method):
 
     @torch.no_grad()
     def _targets(self, aligned: Tensor, features: Tensor, labeled_features: Tensor, labels: Tensor) -> Tensor:
-        """The smoothed predictions; afterwards, the memory takes the weak views, and the labeled ones with labels."""
-        embedding, labeled_embedding = self.projection(features), self.projection(labeled_features)
-        targets = self._smoothed(aligned, embedding)
-        one_hot = F.one_hot(labels, aligned.shape[1])
-        self._remember(torch.cat([embedding, labeled_embedding]), torch.cat([aligned, one_hot]))
-        return targets
+        """q = α p + (1 - α) Σ_k a_k p_k with a = softmax(z·z_k / t) over the memory; p until the memory is full.
 
-    def _smoothed(self, aligned: Tensor, embedding: Tensor) -> Tensor:
-        """q = α p + (1 - α) Σ_k a_k p_k with a = softmax(z·z_k / t) over the memory; p until the memory is full."""
+        Afterwards, the weak views, and the labeled ones with their labels, replace the oldest rows in memory.
+        """
+        embedding, labeled_embedding = self.projection(features), self.projection(labeled_features)
         attention = (embedding @ self.embeddings.T / self.similarity_temperature).softmax(1)
         smoothed = self.smoothing * aligned + (1 - self.smoothing) * (attention @ self.probabilities)
-        return torch.where(self.written >= self.memory, smoothed, aligned)
-
-    def _remember(self, embeddings: Tensor, probabilities: Tensor) -> None:
-        """Replace the oldest rows in memory; of more rows than it has, the last ones are kept."""
-        kept = min(len(embeddings), self.memory)
+        targets = torch.where(self.written >= self.memory, smoothed, aligned)
+        embeddings = torch.cat([embedding, labeled_embedding])
+        probabilities = torch.cat([aligned, F.one_hot(labels, aligned.shape[1])])
+        kept = min(len(embeddings), self.memory)  # of more rows than the memory has, the last ones
         rows = (self.written + torch.arange(kept, device=embeddings.device)) % self.memory
         self.embeddings[rows] = embeddings[-kept:]
         self.probabilities[rows] = probabilities[-kept:]
         self.written += kept
+        return targets
 
 
 def pseudo_label_graph(targets: Tensor, threshold: float) -> Tensor:

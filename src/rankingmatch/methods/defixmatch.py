@@ -1,6 +1,5 @@
 """DeFixMatch (Schmutz et al., 2023): FixMatch whose unlabeled loss is debiased by the same loss on labeled images."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import nn
@@ -9,13 +8,15 @@ from torch.nn import functional as F
 from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
 from rankingmatch.methods.targets import pseudo_label
 
-__all__ = ["DeFixMatch"]
 
-
-@dataclass(eq=False)
+@register_method(
+    "defixmatch",
+    row=("Schmutz 2023", "weak, strong", "threshold", "unbiased unlabeled loss"),
+    good_for="many labels: safe if pseudo-labels are often wrong",
+)
 class DeFixMatch(Method):
     """The supervised loss, plus FixMatch's loss on unlabeled images, minus FixMatch's loss on labeled images."""
 
@@ -25,10 +26,8 @@ class DeFixMatch(Method):
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = (1/2B) Σ [H(y, weak) + H(y, strong)] + λ [(1/μB) Σ_u h - (1/B) Σ_l h], h = 1(confident) H(q̂, strong)."""
-        logits = joint_logits(model, *batch.labeled, *batch.unlabeled)
-        labeled_weak, labeled_strong, weak, strong = logits
-        of_weak, of_strong = (F.cross_entropy(one, batch.labels) for one in (labeled_weak, labeled_strong))
-        labeled_ce = (of_weak + of_strong) / 2
+        labeled_weak, labeled_strong, weak, strong = joint_logits(model, *batch.labeled, *batch.unlabeled)
+        labeled_ce = (F.cross_entropy(labeled_weak, batch.labels) + F.cross_entropy(labeled_strong, batch.labels)) / 2
         pseudo = pseudo_label(weak.detach(), self.threshold)
         of_labeled = pseudo_label(labeled_weak.detach(), self.threshold)
         unlabeled_ce = masked_cross_entropy(strong, pseudo.labels, pseudo.confident)

@@ -1,6 +1,5 @@
 """FineSSL (Gan and Wei, 2024), for pretrained networks: margins that balance classes, and a second, unsure head."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -10,15 +9,18 @@ from torch.nn import functional as F
 from rankingmatch.core.options import option
 from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.learned_labels import LearnedLabels
+from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
 from rankingmatch.methods.targets import pseudo_label
 
-__all__ = ["FineSSL", "class_margins", "with_margins"]
 
-
-@dataclass(eq=False)
+@register_method(
+    "finessl",
+    row=("Gan 2024", "weak, strong", "weight", "balanced margin softmax"),
+    good_for="pretrained networks that prefer some classes",
+    preset={"mu": 1},
+)
 class FineSSL(Method):
     """Balanced margin softmax, weighted by the confidence of an auxiliary head that is trained on smoothed labels."""
 
@@ -45,31 +47,26 @@ class FineSSL(Method):
         margins = class_margins(self.learned.counts[1:], self.class_margin)
         pseudo = pseudo_label(weak.logits.detach(), self.threshold)
         self.learned.update(batch.rows, pseudo)
-        labeled_ce = F.cross_entropy(with_margins(labeled.logits, batch.labels, margins), batch.labels)
+        parts = {"labeled_ce": F.cross_entropy(with_margins(labeled.logits, batch.labels, margins), batch.labels)}
         # The auxiliary head does not train the features.
-        auxiliary_labeled_ce = F.cross_entropy(self.auxiliary_head(labeled.features.detach()), batch.labels)
+        auxiliary_labeled = self.auxiliary_head(labeled.features.detach())
+        parts["auxiliary_labeled_ce"] = F.cross_entropy(auxiliary_labeled, batch.labels)
         with torch.no_grad():
             weights = self.auxiliary_head(weak.features).softmax(1).amax(1)
         twice = pseudo.labels.repeat(2)
         logits = with_margins(torch.cat([view.logits for view in strong]), twice, margins)
-        unlabeled_ce = masked_cross_entropy(logits, twice, weights.repeat(2))
+        parts["unlabeled_ce"] = masked_cross_entropy(logits, twice, weights.repeat(2))
         auxiliary = self.auxiliary_head(torch.cat([view.features for view in strong]).detach())
-        auxiliary_ce = self._smoothed_cross_entropy(auxiliary, twice, pseudo.confident.repeat(2))
-        total = labeled_ce + auxiliary_labeled_ce + self.unlabeled_weight * unlabeled_ce + auxiliary_ce
-        parts = {
-            "labeled_ce": labeled_ce,
-            "unlabeled_ce": unlabeled_ce,
-            "auxiliary_labeled_ce": auxiliary_labeled_ce,
-            "auxiliary_ce": auxiliary_ce,
-        }
+        parts["auxiliary_ce"] = self._smoothed_cross_entropy(auxiliary, twice, pseudo.confident.repeat(2))
+        total = parts["labeled_ce"] + parts["auxiliary_labeled_ce"]
+        total = total + self.unlabeled_weight * parts["unlabeled_ce"] + parts["auxiliary_ce"]
         return Losses(total, parts, pseudo)
 
     def _smoothed_cross_entropy(self, logits: Tensor, labels: Tensor, confident: Tensor) -> Tensor:
         """The mean over confident rows of H(t, ·), t = 1 - s for the label and s/(C - 1) for the others; 0 if none."""
-        classes = logits.shape[1]
         log_q = logits.log_softmax(1)
         own = log_q.gather(1, labels[:, None]).squeeze(1)
-        others = (log_q.sum(1) - own) / (classes - 1)
+        others = (log_q.sum(1) - own) / (logits.shape[1] - 1)
         cost = -(1 - self.label_smoothing) * own - self.label_smoothing * others
         return (cost * confident).sum() / confident.sum().clamp(min=1)
 

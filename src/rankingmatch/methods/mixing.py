@@ -14,37 +14,14 @@ __all__ = ["MixDraw", "MixedBatch", "draw_mixup", "mixed_batch", "mixup"]
 
 
 class MixDraw(NamedTuple):
-    """The partner of each row and the weight that the row keeps, on the CPU.
-
-    Attributes
-    ----------
-    share : Tensor
-        The weight of the row itself (n,), float64 in [1/2, 1].
-    partner : Tensor
-        The index of the other row (n,), a permutation.
-    """
+    """For each of n rows, on the CPU: the weight in [1/2, 1] that it keeps, and the index of its partner."""
 
     share: Tensor
     partner: Tensor
 
 
 def draw_mixup(count: int, alpha: float, generator: torch.Generator) -> MixDraw:
-    """Draw λ = max(λ', 1 - λ') with λ' ~ Beta(α, α) for every row, and a random permutation of the rows.
-
-    Parameters
-    ----------
-    count : int
-        The number of rows.
-    alpha : float
-        α of the Beta distribution.
-    generator : torch.Generator
-        A generator on the CPU.
-
-    Returns
-    -------
-    MixDraw
-        Weights and partners.
-    """
+    """Draw λ = max(λ', 1 - λ') with λ' ~ Beta(α, α) for every row, and a random permutation of the rows."""
     # torch's Beta distribution takes no generator; NumPy's does, and gets its seed from torch's.
     seed = int(torch.randint(2**62, (), generator=generator))
     share = torch.from_numpy(np.random.default_rng(seed).beta(alpha, alpha, count))
@@ -52,35 +29,14 @@ def draw_mixup(count: int, alpha: float, generator: torch.Generator) -> MixDraw:
 
 
 def mixup(rows: Tensor, draw: MixDraw) -> Tensor:
-    """Mix rows with their partners: λ_i x_i + (1 - λ_i) x_partner(i).
-
-    Parameters
-    ----------
-    rows : Tensor
-        Rows (n, ...), of any dtype.
-    draw : MixDraw
-        Weights and partners.
-
-    Returns
-    -------
-    Tensor
-        Mixed rows (n, ...), floating point.
-    """
+    """Mix rows (n, ...) of any dtype with their partners: λ_i x_i + (1 - λ_i) x_partner(i), in floating point."""
     rows = rows if rows.is_floating_point() else rows.float()
     share = draw.share.to(rows.dtype).to(rows.device).view(-1, *[1] * (rows.ndim - 1))
     return share * rows + (1 - share) * rows[draw.partner.to(rows.device)]
 
 
 class MixedBatch(NamedTuple):
-    """Logits and mixed targets of the labeled rows (B, classes) and of the unlabeled ones (views · μB, classes).
-
-    Attributes
-    ----------
-    labeled_logits, labeled_targets : Tensor
-        Of the labeled rows.
-    logits, targets : Tensor
-        Of the unlabeled rows, view by view.
-    """
+    """Logits and mixed targets: of the labeled rows (B, classes), and of the unlabeled ones, view by view."""
 
     labeled_logits: Tensor
     labeled_targets: Tensor
@@ -91,23 +47,7 @@ class MixedBatch(NamedTuple):
 def mixed_batch(model: nn.Module, batch: Batch, guess: Tensor, alpha: float, generator: torch.Generator) -> MixedBatch:
     """Mix all rows of a batch with one another and pass them through the network.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model.
-    batch : Batch
-        One labeled view and any number of unlabeled views.
-    guess : Tensor
-        The target (μB, classes) of all views of the unlabeled images.
-    alpha : float
-        α of MixUp.
-    generator : torch.Generator
-        A generator on the CPU.
-
-    Returns
-    -------
-    MixedBatch
-        Logits and targets.
+    The batch has one labeled view and any number of unlabeled views; the guess (μB, classes) is the target of each.
     """
     (labeled,), views = batch.labeled, len(batch.unlabeled)
     known = F.one_hot(batch.labels, guess.shape[1]).to(guess.dtype)

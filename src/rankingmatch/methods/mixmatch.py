@@ -1,22 +1,22 @@
 """MixMatch (Berthelot et al., 2019): averaged and sharpened guesses as labels of unlabeled images, and MixUp."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
-from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import brier, soft_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import mixed_batch
 from rankingmatch.methods.passes import mean_probabilities
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, register_method
 from rankingmatch.methods.targets import sharpen
 
-__all__ = ["MixMatch"]
 
-
-@dataclass(eq=False)
+@register_method(
+    "mixmatch",
+    row=("Berthelot 2019", "weak", "sharpening", "squared L2 for unlabeled data"),
+    good_for="images for which only weak augmentation is known",
+    preset={"mu": 1},
+)
 class MixMatch(Method):
     """Cross-entropy on mixed labeled rows + λ_u · squared error on mixed unlabeled rows."""
 
@@ -32,13 +32,11 @@ class MixMatch(Method):
         return ("weak",) * self.guesses
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """L = L_x + λ_u · ramp · L_u."""
-        # q = Sharpen(1/K Σ_k softmax(view k), T): the target of all K views.
+        """L = L_x + λ_u · ramp · L_u, where q = Sharpen(1/K Σ_k softmax(view k), T) is the target of all K views."""
         guess = sharpen(mean_probabilities(model, batch.unlabeled), self.sharpening)
         mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
         labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
         unlabeled_l2 = brier(mixed.logits, mixed.targets)
-        weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
+        total = labeled_ce + self.unlabeled_weight * context.ramp(self.ramp) * unlabeled_l2
         pseudo = PseudoLabels(guess.argmax(1), torch.ones(len(guess), dtype=torch.bool, device=guess.device))
-        parts = {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}
-        return Losses(labeled_ce + weight * unlabeled_l2, parts, pseudo)
+        return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}, pseudo)

@@ -1,11 +1,13 @@
-"""What a method is: a module that computes losses from a batch of views."""
+"""What a method is: a module that computes losses from a batch of views; and the table of methods."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar, dataclass_transform
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Batch", "Context", "Losses", "Method", "PseudoLabels", "Task"]
+from rankingmatch.core.schedule import linear_ramp
 
 
 @dataclass(frozen=True)
@@ -18,16 +20,12 @@ class Task:
         The number of classes.
     features : int
         The width of the network's features; 0 if it returns logits only.
-    unlabeled : int
-        The number of unlabeled images.
-    labeled : int
-        The number of labeled images.
+    unlabeled, labeled : int
+        The numbers of unlabeled and of labeled images.
     label_counts : tuple of int
         The number of labels of each class, as batches draw them; empty if it is not known.
-    channels : int
-        The number of channels of the images; 0 if a method gets outputs of frozen layers instead of images.
-    network : torch.nn.Module or None
-        The network, for a method with a part that must fit it.
+    model : torch.nn.Module or None
+        The model, for a method with a part that must fit it; None if it gets outputs of frozen layers, not images.
     """
 
     classes: int
@@ -35,8 +33,7 @@ class Task:
     unlabeled: int
     labeled: int = 0
     label_counts: tuple[int, ...] = ()
-    channels: int = 0
-    network: nn.Module | None = None
+    model: nn.Module | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,10 @@ class Context:
     steps: int
     teacher: nn.Module
     generator: torch.Generator
+
+    def ramp(self, fraction: float) -> float:
+        """The linear increase of a weight from 0 to 1 over a fraction of training."""
+        return linear_ramp(self.step, self.steps, fraction)
 
 
 @dataclass(frozen=True)
@@ -147,20 +148,14 @@ class Method(nn.Module):
     def given_labels(self) -> Tensor | None:
         """Labels (unlabeled images,) that training has given to unlabeled images, -1 for those without; None if none.
 
-        Such images are also drawn as labeled ones. They come from the method's remedy for unbalanced classes.
+        Such images are also drawn as labeled ones.
         """
-        return getattr(getattr(self, "remedy", None), "given_labels", None)
+        return None
 
     def prepare(self, task: Task) -> None:
-        """Create buffers and modules; called once before training.
+        """Create buffers and modules; called once before training."""
 
-        Parameters
-        ----------
-        task : Task
-            The number of classes, the width of the features, and the numbers of unlabeled and labeled images.
-        """
-
-    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+    def __call__(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Compute the losses of a batch.
 
         Parameters
@@ -171,10 +166,72 @@ class Method(nn.Module):
             The views and labels.
         context : Context
             The step, the EMA model and a generator.
-
-        Returns
-        -------
-        Losses
-            The total loss and its parts.
         """
+        losses: Losses = super().__call__(model, batch, context)
+        return losses
+
+    def forward(self, *args: Any, **kwargs: Any) -> Losses:
+        """Compute the losses of a batch, from the same arguments; those of `ThreeViews` get outputs, not a model."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method and its row in the paper's comparison of methods (Table 6).
+
+    Attributes
+    ----------
+    method : type of Method
+        The class.
+    reference : str
+        First author and year.
+    good_for : str
+        When to choose it, in a few words.
+    augmentation : str
+        The views it uses.
+    post_processing : str
+        What it does with predictions before they become targets.
+    note : str
+        Its distinguishing feature.
+    ranking_loss : str
+        The ranking loss, or "none".
+    variant : str
+        The value of the field `ranking`, if one class implements several methods.
+    preset : mapping
+        Settings outside the method that have another default with it, such as the number of unlabeled images.
+    dataset_presets : mapping
+        Settings and hyperparameters that its authors choose for a dataset, by the name of the dataset.
+    """
+
+    method: type[Method]
+    reference: str = ""
+    good_for: str = ""
+    augmentation: str = ""
+    post_processing: str = ""
+    note: str = ""
+    ranking_loss: str = "none"
+    variant: str = ""
+    preset: Mapping[str, Any] = field(default_factory=dict)
+    dataset_presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+METHODS: dict[str, MethodInfo] = {}
+AnyMethod = TypeVar("AnyMethod", bound=Method)
+
+
+@dataclass_transform(eq_default=False)
+def register_method(
+    name: str, *, row: tuple[str, str, str, str], **info: Any
+) -> Callable[[type[AnyMethod]], type[AnyMethod]]:
+    """Decorator of a method's class: makes it a dataclass, and adds it to `METHODS`.
+
+    `row` is its reference, augmentation, post-processing and note; `info` are further attributes of its `MethodInfo`.
+    """
+
+    def register(method: type[AnyMethod]) -> type[AnyMethod]:
+        method = dataclass(eq=False)(method)
+        info.update(zip(("reference", "augmentation", "post_processing", "note"), row, strict=True))
+        METHODS[name] = MethodInfo(method, **info)
+        return method
+
+    return register

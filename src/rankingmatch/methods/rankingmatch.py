@@ -1,46 +1,51 @@
 """RankingMatch (Tran et al., 2021): FixMatch plus a ranking loss that pulls outputs of the same class together."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, setting
-from rankingmatch.core.options import option
-from rankingmatch.core.schedule import linear_ramp
+from rankingmatch.core.options import option, options_of
 from rankingmatch.losses import (
     batch_all_triplet,
     batch_hard_triplet,
     batch_mean_triplet,
     contrastive,
+    masked_cross_entropy,
 )
 from rankingmatch.losses.ranking import Similarity, over_processes
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.fixmatch import fixmatch_losses
-from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
-from rankingmatch.methods.rebalancing import Rebalance, make_remedy
-from rankingmatch.methods.targets import pseudo_label
+from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.protocol import METHODS, Batch, Context, Losses, PseudoLabels, Task, register_method
+from rankingmatch.methods.three_views import Rebalanced
 from rankingmatch.networks import Output
 
-__all__ = ["RankingMatch"]
-
-TRIPLET_LOSSES: dict[str, Callable[..., Tensor]] = {
-    "bm": batch_mean_triplet,
-    "bh": batch_hard_triplet,
-    "ba": batch_all_triplet,
+RANKING_LOSSES: dict[str, Callable[..., Tensor]] = {
+    "bm": over_processes(batch_mean_triplet),
+    "bh": over_processes(batch_hard_triplet),
+    "ba": over_processes(batch_all_triplet),
+    "ct": over_processes(contrastive),
 }
-TRIPLETS = tuple(TRIPLET_LOSSES)
+TRIPLETS = ("bm", "bh", "ba")
 
 
-@dataclass(eq=False)
-class RankingMatch(Method):
+@register_method(
+    "rankingmatch-bm",
+    row=("Tran 2021", "weak, strong", "threshold", "BatchMean triplet"),
+    good_for="embeddings in which classes are far apart",
+    ranking_loss="BatchMean triplet",
+    variant="bm",
+)
+class RankingMatch(Rebalanced):
     """Eq. (1): L_s^CE + λ_u L_u^CE + λ_r (L_s^Rank + L_u^Rank).
 
     `ranking` selects the ranking loss: BatchMean, BatchHard or BatchAll triplet, Contrastive, or the sum of BatchMean
-    and Contrastive that the paper leaves to future work.
+    and Contrastive that the paper leaves to future work. The options that are used by one of them are its arguments.
     """
 
     ranking: Literal["bm", "bh", "ba", "ct", "bm+ct"] = "bm"
@@ -75,68 +80,51 @@ class RankingMatch(Method):
         "logits", "C: rank the logits, as in the paper, or the features, which are the input of the head."
     )
     rank_all: bool = option(False, "Rank all unlabeled images, not only the confident ones.")
-    weak_pass: WeakPass = shared_options.weak_pass()
-    skip_unsure: bool = shared_options.skip_unsure()
-    rebalance: Rebalance = shared_options.rebalance()
-    rebalance_strength: float | None = shared_options.rebalance_strength()
 
     def prepare(self, task: Task) -> None:
-        """Check that the network returns what is to be ranked, and make the remedy."""
-        shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold, self.rebalance)
-        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
-        if self.skip_unsure and self.rank_all:
-            raise ConfigError(
-                f"{setting('rank_all')} needs the images that {setting('skip_unsure')} skips; give one of them"
-            )
+        """Check that the network returns what is to be ranked, and give the ranking losses their arguments."""
+        super().prepare(task)
         if self.rank_on == "features" and task.features == 0:
             raise ConfigError(
                 f"{setting('rank_on')} is features, but this network returns logits only; let it return "
                 "(logits, features)"
             )
+        self.ranking_losses = []
+        for name in self.ranking.split("+"):
+            own = {one.name: getattr(self, one.name) for one in options_of(RankingMatch) if name in one.used_by}
+            self.ranking_losses.append(partial(RANKING_LOSSES[name], l2_normalize=self.l2_normalize, **own))
 
-    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+    def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
-        skip_below = shared_options.skip_threshold(self.skip_unsure, self.weak_pass, self.threshold)
-        outputs = self.remedy(view_outputs(model, batch, self.weak_pass, skip_below), batch, context)
-        pseudo = pseudo_label(outputs.weak_logits, self.threshold)
-        losses = fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight)
-        labeled_rank = self._rank(self._ranked(outputs.labeled), batch.labels)
-        confident = None if self.rank_all else pseudo.confident
-        unlabeled_rank = self._rank(self._ranked(outputs.strong), pseudo.labels, confident)
-        weight = self.ranking_weight * linear_ramp(context.step, context.steps, self.ranking_ramp)
-        total = losses.total + weight * (labeled_rank + unlabeled_rank)
-        parts = {**losses.parts, "labeled_rank": labeled_rank, "unlabeled_rank": unlabeled_rank}
-        return Losses(total, parts, pseudo)
+        # Loss elements of labeled images: Eq. (2), and the ranking loss.
+        labeled_ce = F.cross_entropy(outputs.labeled_logits, batch.labels)
+        labeled_rank = self._rank(outputs.labeled, batch.labels)
 
-    def _ranked(self, output: Output) -> Tensor:
-        """The rows to rank: logits or features."""
-        return output.logits if self.rank_on == "logits" else output.features
+        # Loss elements of unlabeled images: pseudo-labels, Eq. (3), and the ranking loss of the strong views.
+        confidence, label = outputs.weak.logits.softmax(1).max(1)
+        confident = confidence >= self.threshold
+        unlabeled_ce = masked_cross_entropy(outputs.strong_logits, label, confident)
+        unlabeled_rank = self._rank(outputs.strong, label, None if self.rank_all else confident)
 
-    def _rank(self, rows: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """L^Rank over the rows C of the mask: the loss that `ranking` names, or the sum of two."""
-        losses = [self._loss(kind, rows, labels, mask) for kind in self.ranking.split("+")]
-        return torch.stack(losses).sum()
+        # The total loss: Eq. (1).
+        ranking_weight = self.ranking_weight * context.ramp(self.ranking_ramp)
+        total = labeled_ce + self.unlabeled_weight * unlabeled_ce + ranking_weight * (labeled_rank + unlabeled_rank)
+        parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}
+        parts |= {"labeled_rank": labeled_rank, "unlabeled_rank": unlabeled_rank}
+        return Losses(total, parts, PseudoLabels(label, confident))
 
-    def _loss(self, kind: str, rows: Tensor, labels: Tensor, mask: Tensor | None) -> Tensor:
-        if kind == "ct":
-            return over_processes(
-                contrastive,
-                rows,
-                labels,
-                temperature=self.temperature,
-                l2_normalize=self.l2_normalize,
-                similarity=self.similarity,
-                mask=mask,
-            )
-        own = {"bm": {"true_mean": self.true_mean}, "bh": {"true_triplets": self.true_triplets}, "ba": {}}[kind]
-        return over_processes(
-            TRIPLET_LOSSES[kind],
-            rows,
-            labels,
-            margin=self.margin,
-            soft_margin=self.soft_margin,
-            squared=self.squared,
-            l2_normalize=self.l2_normalize,
-            mask=mask,
-            **own,
-        )
+    def _rank(self, output: Output, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+        """L^Rank of the rows C in the mask, one of Eq. (4) to (7) or the sum of two."""
+        rows = output.logits if self.rank_on == "logits" else output.features
+        return torch.stack([loss(rows, labels, mask=mask) for loss in self.ranking_losses]).sum()
+
+
+for _variant, _loss, _note in (
+    ("ct", "contrastive", ""),
+    ("bh", "BatchHard triplet", ""),
+    ("ba", "BatchAll triplet", ""),
+    ("bm+ct", "BatchMean + contrastive", ", future work in the paper"),
+):
+    METHODS[f"rankingmatch-{_variant}"] = replace(
+        METHODS["rankingmatch-bm"], variant=_variant, ranking_loss=_loss, note=_loss + _note
+    )

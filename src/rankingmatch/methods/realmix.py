@@ -1,22 +1,23 @@
 """RealMix (Nair et al., 2019): MixMatch with strong views, without easy labeled images and unconfident guesses."""
 
-from dataclasses import dataclass
-
 from torch import nn
 
 from rankingmatch.core.options import option
-from rankingmatch.core.schedule import Annealing, linear_ramp, tsa_threshold
+from rankingmatch.core.schedule import Annealing, tsa_threshold
 from rankingmatch.losses import masked_brier, tsa_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import mixed_batch
 from rankingmatch.methods.passes import mean_probabilities
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, register_method
 from rankingmatch.methods.targets import most_confident, sharpen
 
-__all__ = ["RealMix"]
 
-
-@dataclass(eq=False)
+@register_method(
+    "realmix",
+    row=("Nair 2019", "weak, strong", "sharpening, threshold", "training signal annealing (TSA)"),
+    good_for="unlabeled images of other classes",
+    preset={"mu": 1},
+)
 class RealMix(Method):
     """Annealed cross-entropy on mixed labeled rows + λ_u · masked squared error on mixed unlabeled rows."""
 
@@ -39,16 +40,15 @@ class RealMix(Method):
         return ("weak",) * self.guesses + ("strong",) * self.strong_views
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """L = L_x^TSA + λ_u · ramp · L_u."""
-        # q = Sharpen(1/K Σ_k softmax(weak view k), T): the target of all views.
+        """L = L_x^TSA + λ_u · ramp · L_u; q = Sharpen(1/K Σ_k softmax(weak view k), T) is the target of all views."""
         guess = sharpen(mean_probabilities(model, batch.unlabeled[: self.guesses]), self.sharpening)
         mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
         threshold = tsa_threshold(self.tsa, context.step, context.steps, guess.shape[1])
         labeled_ce = tsa_cross_entropy(mixed.labeled_logits, batch.labels, threshold, mixed.labeled_targets)
         kept = most_confident(mixed.logits.detach().softmax(1), self.dropped)
         unlabeled_l2 = masked_brier(mixed.logits, mixed.targets, kept)
-        weight = self.unlabeled_weight * linear_ramp(context.step, context.steps, self.ramp)
-        parts = {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}
+        total = labeled_ce + self.unlabeled_weight * context.ramp(self.ramp) * unlabeled_l2
         # An image counts as confident if one of its rows is kept.
         confident = kept.unflatten(0, (len(batch.unlabeled), -1)).any(0)
-        return Losses(labeled_ce + weight * unlabeled_l2, parts, PseudoLabels(guess.argmax(1), confident))
+        parts = {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}
+        return Losses(total, parts, PseudoLabels(guess.argmax(1), confident))

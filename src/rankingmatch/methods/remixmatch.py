@@ -1,6 +1,5 @@
 """ReMixMatch (Berthelot et al., 2020): MixMatch with aligned guesses, strong views, and a rotation loss."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -9,20 +8,26 @@ from torch.nn import functional as F
 
 from rankingmatch.augment import quarter_turns
 from rankingmatch.core.options import option
-from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import soft_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import mixed_batch
 from rankingmatch.methods.passes import mean_probabilities, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
 from rankingmatch.methods.targets import align_distribution, histogram, sharpen
 
-__all__ = ["ReMixMatch"]
-
 AVERAGED_BATCHES = 128  # batches over which the mean prediction of the model is taken
+# Runs on these datasets are long enough for CTAugment to learn which magnitudes the labeled images can have.
+LONG_RUNS = ("cifar10", "cifar100", "svhn", "stl10", "tiny-imagenet")
 
 
-@dataclass(eq=False)
+@register_method(
+    "remixmatch",
+    row=("Berthelot 2020", "weak, strong", "sharpening", "rotation loss"),
+    good_for="very few labels, if time does not matter",
+    preset={"mu": 1, "strong": "ctaugment", "cutout": 0},
+    dataset_presets={name: {"labeled_view": "strong"} for name in LONG_RUNS}
+    | {"stl10": {"labeled_view": "strong", "guesses": 4}},
+)
 class ReMixMatch(Method):
     """Cross-entropies of mixed labeled and unlabeled rows, of an unmixed strong view, and of its rotation."""
 
@@ -50,10 +55,8 @@ class ReMixMatch(Method):
 
     def prepare(self, task: Task) -> None:
         """Create the marginal distributions for the alignment, initially uniform, and the head for rotations."""
-        self.label_counts: Tensor
-        self.predictions: Tensor
-        self.register_buffer("label_counts", torch.ones(task.classes))  # one of each class before the first batch
-        self.register_buffer("predictions", torch.full((AVERAGED_BATCHES, task.classes), 1 / task.classes))
+        self.label_counts: Tensor = nn.Buffer(torch.ones(task.classes))  # one of each class before the first batch
+        self.predictions: Tensor = nn.Buffer(torch.full((AVERAGED_BATCHES, task.classes), 1 / task.classes))
         # If the network returns logits only, the head takes these.
         self.rotation_head = nn.Linear(task.features or task.classes, 4)
 
@@ -64,21 +67,19 @@ class ReMixMatch(Method):
         mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
         labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
         unlabeled_ce = soft_cross_entropy(mixed.logits, mixed.targets)
-        turns = _draw_turns(strong, context.generator)
+        turns = torch.randint(4, (len(strong),), generator=context.generator)
+        if strong.shape[2] != strong.shape[3]:
+            turns = turns // 2 * 2  # half turns keep the shape
         with running_statistics_kept(model):  # two batches: rotated images have other statistics
             unmixed, rotated = model(strong), model(quarter_turns(strong, turns))
         strong_ce = soft_cross_entropy(unmixed.logits, guess)
         rotation_ce = F.cross_entropy(self.rotation_head(rotated.features), turns.to(strong.device))
-        ramp = linear_ramp(context.step, context.steps, self.ramp)
-        total = labeled_ce + ramp * (self.unlabeled_weight * unlabeled_ce + self.strong_weight * strong_ce)
-        parts = {
-            "labeled_ce": labeled_ce,
-            "unlabeled_ce": unlabeled_ce,
-            "strong_ce": strong_ce,
-            "rotation_ce": rotation_ce,
-        }
+        ramped = context.ramp(self.ramp) * (self.unlabeled_weight * unlabeled_ce + self.strong_weight * strong_ce)
+        total = labeled_ce + ramped + self.rotation_weight * rotation_ce
+        parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}
+        parts |= {"strong_ce": strong_ce, "rotation_ce": rotation_ce}
         pseudo = PseudoLabels(guess.argmax(1), torch.ones(len(guess), dtype=torch.bool, device=guess.device))
-        return Losses(total + self.rotation_weight * rotation_ce, parts, pseudo)
+        return Losses(total, parts, pseudo)
 
     @torch.no_grad()
     def _guess(self, probabilities: Tensor, labels: Tensor, step: int) -> Tensor:
@@ -88,9 +89,3 @@ class ReMixMatch(Method):
         self.label_counts += histogram(labels, probabilities.shape[1])
         self.predictions[step % AVERAGED_BATCHES] = probabilities.mean(0)
         return guess
-
-
-def _draw_turns(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw quarter turns (n,), 0 to 3, on the CPU; 0 or 2 if the images are not square."""
-    turns = torch.randint(4, (len(images),), generator=generator)
-    return turns if images.shape[2] == images.shape[3] else turns // 2 * 2

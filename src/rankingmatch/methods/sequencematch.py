@@ -1,6 +1,5 @@
 """SequenceMatch (Nguyen, 2023): FlexMatch with a medium view between the weak and the strong one."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -10,15 +9,17 @@ from torch.nn import functional as F
 from rankingmatch.losses import kl_divergence, masked_cross_entropy
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.flexmatch import flexible_thresholds
-from rankingmatch.methods.learned_labels import LearnedLabels
+from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.passes import joint_logits
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
 from rankingmatch.methods.targets import pseudo_label, sharpen
 
-__all__ = ["SequenceMatch"]
 
-
-@dataclass(eq=False)
+@register_method(
+    "sequencematch",
+    row=("Nguyen 2023", "weak, medium, strong", "threshold per class", "a view in between"),
+    good_for="strong views that are too far from weak ones",
+)
 class SequenceMatch(Method):
     """FlexMatch's losses, and divergences from weak to medium, from medium to strong, and from weak to strong views."""
 

@@ -1,7 +1,5 @@
 """SimMatch (Zheng et al., 2022): classes and similarities to labeled images agree between weak and strong views."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,17 +8,19 @@ from rankingmatch.core.devices import full_precision
 from rankingmatch.core.options import option
 from rankingmatch.losses import l2_normalized, soft_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.embeddings import Projection, aligned_with_recent
+from rankingmatch.methods.memory import Projection, aligned_with_recent
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
 from rankingmatch.methods.targets import last_occurrence
-
-__all__ = ["SimMatch"]
 
 ALIGNED_BATCHES = 32  # batches over which the mean prediction for the alignment is taken
 
 
-@dataclass(eq=False)
+@register_method(
+    "simmatch",
+    row=("Zheng 2022", "weak, strong", "alignment, smoothing, threshold", "similarities to labeled images"),
+    good_for="few labels: unlabeled images follow similar labeled ones",
+)
 class SimMatch(Method):
     """FixMatch's losses with soft targets smoothed by labeled neighbors, and a loss on similarities to those."""
 

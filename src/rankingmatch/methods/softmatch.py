@@ -1,23 +1,22 @@
 """SoftMatch (Chen et al., 2023): every pseudo-label is used, with less weight the further below average it is."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.options import option
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.fixmatch import fixmatch_losses
-from rankingmatch.methods.passes import WeakPass, view_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
-from rankingmatch.methods.rebalancing import Rebalance, make_remedy
-from rankingmatch.methods.targets import update_average
-
-__all__ = ["SoftMatch", "truncated_gaussian", "uniformly_aligned"]
+from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method
+from rankingmatch.methods.targets import decay_at_length, update_average
+from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
-@dataclass(eq=False)
-class SoftMatch(Method):
+@register_method(
+    "softmatch",
+    row=("Chen 2023", "weak, strong", "weight, alignment", "no threshold"),
+    good_for="short runs and fine-tuning: no image is dropped",
+)
+class SoftMatch(Rebalanced):
     """FixMatch's losses, weighted by a truncated Gaussian of the confidence, with uniform alignment."""
 
     unlabeled_weight: float = shared_options.unlabeled_weight()
@@ -26,26 +25,21 @@ class SoftMatch(Method):
         True, "Divide predictions by the average prediction before their confidence is taken."
     )
     statistics_decay: float | None = shared_options.statistics_decay()
-    weak_pass: WeakPass = shared_options.weak_pass()
-    rebalance: Rebalance = shared_options.rebalance()
-    rebalance_strength: float | None = shared_options.rebalance_strength()
 
     def prepare(self, task: Task) -> None:
         """Create moving averages over weak views: mean μ and variance σ² of the confidence, and the prediction p̃.
 
         p̃ starts as the mean prediction for the first batch; until then it is 0.
         """
-        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
+        super().prepare(task)
         self.mean: Tensor = nn.Buffer(torch.tensor(1 / task.classes))
         self.variance: Tensor = nn.Buffer(torch.tensor(1.0))
         self.probability: Tensor = nn.Buffer(torch.zeros(task.classes))
 
-    def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+    def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ λ(c) H(q̂, strong view), where c is the confidence after alignment."""
-        outputs = self.remedy(view_outputs(model, batch, self.weak_pass), batch, context)
-        probabilities = outputs.weak_logits.softmax(1)
-        decay = shared_options.decay_at_length(self.statistics_decay, context.steps)
-        confidence = self._confidence(probabilities, decay)
+        probabilities = outputs.weak.logits.softmax(1)
+        confidence = self._confidence(probabilities, decay_at_length(self.statistics_decay, context.steps))
         weights = truncated_gaussian(confidence, self.mean, self.variance / self.sigmas**2)
         # All rows are used; those reported as confident have the full weight.
         pseudo = PseudoLabels(probabilities.argmax(1), confidence >= self.mean)

@@ -1,17 +1,14 @@
 """Supervised training on the labeled images alone, the baseline of every comparison."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import nn
 from torch.nn import functional as F
 
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method
-
-__all__ = ["Supervised"]
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
 
 
-@dataclass(eq=False)
+@register_method("supervised", row=("", "weak", "", "baseline"), good_for="the error without unlabeled images")
 class Supervised(Method):
     """Eq. (2) alone: cross-entropy of the weak views of the labeled images."""
 

@@ -1,23 +1,26 @@
 """Stacked what-where autoencoder (Zhao et al., 2015): a decoder reconstructs images from pooled maps and switches."""
 
-from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.distributed import gathered, scattered
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
 from rankingmatch.networks import Classifier, WhatWhereEncoder
 from rankingmatch.networks.classifier import at_least_float32
 
-__all__ = ["SWWAE"]
 
-
-@dataclass(eq=False)
+@register_method(
+    "swwae",
+    row=("Zhao 2015", "weak", "", "reconstruction from pooling switches"),
+    good_for="a baseline that reconstructs images",
+    preset={"mu": 1, "network": "swwae-small"},
+    dataset_presets={"stl10": {"network": "swwae"}},
+)
 class SWWAE(Method):
     """Cross-entropy of labeled images; reconstruction of all images, and of the inputs of all stages of the network."""
 
@@ -31,18 +34,20 @@ class SWWAE(Method):
 
     def prepare(self, task: Task) -> None:
         """Create the decoder, which mirrors the network."""
-        if not isinstance(task.network, WhatWhereEncoder):
+        if not (isinstance(task.model, Classifier) and isinstance(task.model.backbone, WhatWhereEncoder)):
             raise ConfigError(
-                f"the method swwae needs a network with pooling switches; set {setting('network')} to swwae or "
-                "swwae-small"
+                "the method swwae trains all of a network with pooling switches; set "
+                f"{setting('network')} to swwae or swwae-small, and {setting('tune')} to all"
             )
-        self.decoder = task.network.decoder()
+        self.decoder = task.model.backbone.decoder()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_rec · mean (x - x̃)² + λ_M Σ_m mean (x_m - x̃_m)², over labeled and unlabeled images x."""
         assert isinstance(model, Classifier)
         images = torch.cat([*batch.labeled, *batch.unlabeled])
-        logits, of_images, of_maps = model.on_rows(partial(self._logits_and_errors, model), images)
+        # Each of several processes computes its own rows, as in a call of the model.
+        own = self._logits_and_errors(model, scattered(images))
+        logits, of_images, of_maps = (gathered(rows, len(images)) for rows in own)
         labeled_ce = F.cross_entropy(logits[: len(batch.labels)], batch.labels)
         image_l2, maps_l2 = of_images.mean(), of_maps.mean()
         total = labeled_ce + self.reconstruction_weight * image_l2 + self.intermediate_weight * maps_l2

@@ -1,6 +1,5 @@
 """Virtual adversarial training (Miyato et al., 2018) with entropy minimization."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -8,16 +7,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.core.options import option
-from rankingmatch.core.schedule import linear_ramp
 from rankingmatch.losses import entropy, kl_divergence, l2_normalized
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits, perturbed_logits, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method
-
-__all__ = ["VAT"]
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
 
 
-@dataclass(eq=False)
+@register_method(
+    "vat",
+    row=("Miyato 2018", "weak, adversarial", "", "entropy minimization"),
+    good_for="inputs without known augmentations",
+    preset={"mu": 1},
+    dataset_presets={"svhn": {"epsilon": 1.0}},
+)
 class VAT(Method):
     """Consistency under the small perturbation that changes the prediction most, and low entropy."""
 
@@ -35,7 +37,7 @@ class VAT(Method):
     )
     adversarial_weight: float = option(0.3, "Weight of the KL divergence under the perturbation.", interval="[0, inf)")
     entropy_weight: float = option(0.06, "Weight of the entropy of the predictions.", interval="[0, inf)")
-    ramp: float = shared_options.ramp(0.4)
+    ramp: float = shared_options.ramp()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_v(s) (1/μB) Σ KL(q ‖ q(u + r)) + λ_e (1/μB) Σ H(q)."""
@@ -45,7 +47,7 @@ class VAT(Method):
         mean_entropy = entropy(weak_logits).mean()
         with running_statistics_kept(model):
             divergence = self._divergence(model, weak, context.generator)
-        weight = self.adversarial_weight * linear_ramp(context.step, context.steps, self.ramp)
+        weight = self.adversarial_weight * context.ramp(self.ramp)
         total = labeled_ce + weight * divergence + self.entropy_weight * mean_entropy
         return Losses(total, {"labeled_ce": labeled_ce, "adversarial_kl": divergence, "entropy": mean_entropy})
 

@@ -1,6 +1,6 @@
 """A classifier: uint8 images → logits and features, with the input normalization as part of the model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -71,14 +71,10 @@ class Classifier(nn.Module):
 
         If a part of the network is frozen, floating-point inputs are `maps` instead.
         """
-        values = self.on_rows(self._output, images)
+        values = self._output(scattered(images) if self.divided else images)
+        if self.divided:
+            values = tuple(gathered(own, len(images)) for own in values)
         return Output(values[0], values[-1])
-
-    def on_rows(self, compute: Callable[[Tensor], tuple[Tensor, ...]], images: Tensor) -> tuple[Tensor, ...]:
-        """Tensors with a row for each image; if the model is `divided`, computed of own rows and gathered."""
-        if not self.divided:
-            return compute(images)
-        return tuple(gathered(own, len(images)) for own in compute(scattered(images)))
 
     def normalized(self, images: Tensor) -> Tensor:
         """The input of the network for images (n, c, h, w) with values 0 to 255."""

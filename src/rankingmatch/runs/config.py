@@ -76,6 +76,7 @@ SECTIONS: dict[str, type] = {
 }
 DEFAULT_METHOD = "rankingmatch-bm"
 RENAMED = {"licence": "license"}  # options of earlier versions
+REMOVED = (("skip_unsure", False),)  # hyperparameters of earlier versions, with the value that changed nothing
 # What runs computed before they had these hyperparameters, whose defaults differ.
 BEFORE: dict[str, Any] = {"true_triplets": True, "similarity": "dot"}
 
@@ -108,7 +109,8 @@ class Config:
             # An option that is newer than the file has its default, as in the sections, or what was computed before.
             defaults = _defaults(names["method"])
             before = {name: value for name, value in BEFORE.items() if name in defaults}
-            hyperparameters = {**defaults, **before, **values["hyperparameters"]}
+            saved = {name: value for name, value in values["hyperparameters"].items() if (name, value) not in REMOVED}
+            hyperparameters = {**defaults, **before, **saved}
             config = cls(**names, hyperparameters=hyperparameters, **sections)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"not a configuration of this version: {error}") from error

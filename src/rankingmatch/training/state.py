@@ -44,7 +44,7 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, context: Context) -> Losses:
         """The method's losses."""
-        return self.method(self.model, batch, context)  # type: ignore[no-any-return]
+        return self.method(self.model, batch, context)
 
 
 @dataclass
@@ -140,8 +140,7 @@ def initial_state(
                 len(split.unlabeled_rows),
                 len(split.labeled_rows),
                 tuple(counts.tolist()),
-                split.images.shape[3] if network.tune == "all" else 0,
-                model.backbone,
+                model if network.tune == "all" else None,
             )
         )
     if network.initial_head == "fitted":

@@ -1,18 +1,16 @@
 """DARP (Kim et al., 2020): the pseudo-labels of all unlabeled images are refined to be distributed as the labels."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from rankingmatch.methods.passes import ViewOutputs
 from rankingmatch.methods.protocol import Batch, Context, Task
-from rankingmatch.methods.rebalancing.remedy import Remedy, label_distribution, remember, safe_log
+from rankingmatch.methods.rebalancing.remedies import Remedy, label_distribution, remember, with_weak_logits
+from rankingmatch.methods.targets import safe_log
 
-__all__ = ["RefinedPseudoLabels", "refined", "without_noise"]
-
-WARM_UP = 0.4  # fraction of training before the first refinement
-EVERY = 10  # steps between two refinements
 KEPT = 2.0  # α: for each class, the α M_k most probable images are kept
 ALTERNATIONS = 10  # T
 NEWTON_STEPS = 30
@@ -20,6 +18,9 @@ NEWTON_STEPS = 30
 
 class RefinedPseudoLabels(Remedy):
     """The pseudo-label of an image is its row in the last refinement of the predictions for all unlabeled images."""
+
+    warm_up: ClassVar[float] = 0.4  # fraction of training before the first refinement
+    every: ClassVar[int] = 10  # steps between two refinements
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
@@ -31,29 +32,19 @@ class RefinedPseudoLabels(Remedy):
 
     def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
         """Remember the predictions; after the warm-up, replace them by the refined ones."""
-        remember(self.predictions, batch.rows, outputs.weak_logits.softmax(1))
-        steps = context.step - math.ceil(WARM_UP * context.steps)
+        remember(self.predictions, batch.rows, outputs.weak.logits.softmax(1))
+        steps = context.step - math.ceil(self.warm_up * context.steps)
         if steps < 0:
             return outputs
-        if steps % EVERY == 0:
+        if steps % self.every == 0:
             self.refined.copy_(refined(without_noise(self.predictions.double(), self.wanted), self.wanted))
-        return outputs._replace(weak_logits=safe_log(self.refined[batch.rows]))
+        return with_weak_logits(outputs, safe_log(self.refined[batch.rows]))
 
 
 def without_noise(probabilities: Tensor, wanted: Tensor) -> Tensor:
-    """Keep the ⌊α M_k⌋ largest probabilities of each class k, scaled to the sum M_k; rows are normalized to sum 1.
+    """Keep the ⌊α M_k⌋ largest probabilities (n, classes) of each class k, scaled to the sum M_k (classes,).
 
-    Parameters
-    ----------
-    probabilities : Tensor
-        Predictions (n, classes).
-    wanted : Tensor
-        M (classes,).
-
-    Returns
-    -------
-    Tensor
-        Probabilities (n, classes), none of them 0.
+    Rows are normalized to sum 1; no entry is 0.
     """
     values, order = probabilities.sort(dim=0, descending=True, stable=True)
     rank = torch.arange(len(probabilities), device=probabilities.device)
@@ -64,22 +55,10 @@ def without_noise(probabilities: Tensor, wanted: Tensor) -> Tensor:
 
 
 def refined(probabilities: Tensor, wanted: Tensor) -> Tensor:
-    """min Σ_m w_m KL(X_m ‖ p_m) over X with row sums 1 and column sums M, where w_m = 1 / entropy of row m.
+    """min Σ_m w_m KL(X_m ‖ p_m) over X (n, classes) with row sums 1 and column sums M, w_m = 1 / entropy of row m.
 
-    The solution has X_mk ∝ p_mk exp(-ν_k / w_m) in each row. In turn, rows are normalized and the ν_k are found by
-    Newton's method.
-
-    Parameters
-    ----------
-    probabilities : Tensor
-        Predictions p (n, classes), none of them 0.
-    wanted : Tensor
-        M (classes,), with the sum n.
-
-    Returns
-    -------
-    Tensor
-        X (n, classes).
+    No p (n, classes) may be 0, and M (classes,) must have the sum n. The solution has X_mk ∝ p_mk exp(-ν_k / w_m) in
+    each row. In turn, rows are normalized and the ν_k are found by Newton's method.
     """
     log_p, target = probabilities.log(), wanted.to(probabilities.dtype).log()
     # A row without entropy would never change; its weight stays finite.

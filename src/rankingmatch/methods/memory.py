@@ -1,19 +1,19 @@
-"""What FlexMatch and its relatives remember of every unlabeled image: its last confident label."""
+"""What methods remember of images: last confident labels, embeddings, and the predictions for recent batches."""
 
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.core.devices import full_precision
+from rankingmatch.losses import l2_normalized
 from rankingmatch.methods.protocol import PseudoLabels, Task
-from rankingmatch.methods.targets import last_occurrence
-
-__all__ = ["LearnedLabels"]
+from rankingmatch.methods.targets import align_distribution, last_occurrence
 
 
 class LearnedLabels(nn.Module):
     """The last confident label of every unlabeled image, -1 if there was none yet, and how many images have which.
 
-    A label takes one byte, or two from 128 classes on, and a step reads and writes those of its batch only, so that
-    the pool may be large.
+    A label takes one byte, or two from 129 classes on, and a step reads and writes those of its batch only, so that
+    the pool may be large. FlexMatch and its relatives have one.
 
     Attributes
     ----------
@@ -51,3 +51,32 @@ class LearnedLabels(nn.Module):
         self.labels[rows] = after.to(self.labels.dtype)
         once = (last_occurrence(rows) == torch.arange(len(rows), device=rows.device)).long()
         self.counts.scatter_add_(0, 1 + after, once).scatter_add_(0, 1 + before, -once)
+
+
+class Projection(nn.Module):
+    """Features (n, width) → L2-normalized embeddings (n, dimensions), by two linear layers.
+
+    It belongs to the method, not to the network: checkpoints contain it, an exported model does not. If the network
+    returns logits only, it takes these.
+    """
+
+    def __init__(self, task: Task, dimensions: int) -> None:
+        super().__init__()
+        width = task.features or task.classes
+        self.layers = nn.Sequential(nn.Linear(width, width), nn.LeakyReLU(0.1), nn.Linear(width, dimensions))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute the embeddings."""
+        with full_precision(features.device):
+            return l2_normalized(self.layers(features))
+
+
+@torch.no_grad()
+def aligned_with_recent(probabilities: Tensor, recent: Tensor, step: int) -> Tensor:
+    """Normalize(q / p̃), where p̃ is the mean prediction for the last batches, including this one.
+
+    `recent` has the mean predictions (batches, classes), initially 0; the row of this step is updated. Rows that are
+    still 0 scale p̃, which cancels.
+    """
+    recent[step % len(recent)] = probabilities.mean(0)
+    return align_distribution(probabilities, torch.ones_like(recent[0]), recent.mean(0))

@@ -179,8 +179,8 @@ def doctor(device: str, as_json: bool) -> None:
     Takes about ten seconds. Include its output when you report a problem.
     """
     from rankingmatch.cli.printing import doctor_page
-    from rankingmatch.runs.doctor import examine
     from rankingmatch.runs.display import loading_progress
+    from rankingmatch.runs.doctor import examine
 
     with loading_progress(quiet=as_json) as progress:
         found = examine(device, progress)

@@ -21,7 +21,8 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
-from label_page import LabelPage, ServerProcess
+from label_page import LabelPage
+from labeling_server import ServerProcess
 
 from measuring import Rows, add_keep, markdown, report
 

@@ -14,7 +14,8 @@ from selenium.webdriver.common.keys import Keys
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 
-from label_page import LabelPage, ServerProcess
+from label_page import LabelPage
+from labeling_server import ServerProcess
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
 LABELS = 60

@@ -15,6 +15,7 @@ from rankingmatch.labeling.journal import Journal, JournalError
 
 HEADER = b"file,label,part,time,origin\n"
 ROWS = [LabelEvent("a.png", "cat", "train", "1", "hand"), LabelEvent('b,\n"b.png', "dog", "train", "2", "hand")]
+WHOLE = HEADER + format_events(ROWS)
 # Names of files have any bytes but / and NUL; Python shows those that are not UTF-8 as lone surrogates.
 names = st.binary(min_size=1, max_size=12).filter(lambda name: b"/" not in name and b"\0" not in name).map(os.fsdecode)
 labels = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)
@@ -63,37 +64,24 @@ def test_rows_are_appended_and_found_again(tmp_path: Path) -> None:
     second.close()
 
 
-@pytest.mark.parametrize("torn", [b"fi", b"file,label,part,time,origin", HEADER])
-def test_a_first_line_that_was_cut_off_is_written_again(tmp_path: Path, torn: bytes) -> None:
+@pytest.mark.parametrize(
+    ("before", "rows"),
+    [
+        *((torn, []) for torn in (b"fi", HEADER[:-1], HEADER)),  # the first line is written again
+        *((WHOLE + torn, ROWS) for torn in (b"c.png,ca", b'"c.p\nng","ca', b'"c""', b"c.png,cat,train,3,han")),
+        (WHOLE[:-1], ROWS),  # an editor dropped the line break
+    ],
+)
+def test_a_torn_row_is_cut_off_before_the_next_one(tmp_path: Path, before: bytes, rows: list[LabelEvent]) -> None:
     path = tmp_path / "labels.csv"
-    path.write_bytes(torn)
+    path.write_bytes(before)
     journal = Journal(path)
-    journal.append(ROWS)
-    journal.close()
-    assert path.read_bytes() == HEADER + format_events(ROWS)
-
-
-@pytest.mark.parametrize("torn", [b"c.png,ca", b'"c.p\nng","ca', b'"c""', b"c.png,cat,train,3,han"])
-def test_a_torn_row_is_cut_off_before_the_next_one(tmp_path: Path, torn: bytes) -> None:
-    path = tmp_path / "labels.csv"
-    path.write_bytes(HEADER + format_events(ROWS) + torn)
-    journal = Journal(path)
-    assert journal.events == ROWS
-    assert path.read_bytes().endswith(torn)  # nothing is written before there is something to write
+    assert journal.events == rows
+    assert path.read_bytes() == before  # nothing is written before there is something to write
     new = LabelEvent("d.png", "cat", "train", "4", "hand")
     journal.append([new])
     journal.close()
-    assert path.read_bytes() == HEADER + format_events([*ROWS, new])
-
-
-def test_a_last_row_whose_line_break_an_editor_dropped_counts(tmp_path: Path) -> None:
-    path = tmp_path / "labels.csv"
-    path.write_bytes(HEADER + format_events(ROWS).rstrip(b"\n"))
-    journal = Journal(path)
-    assert journal.events == ROWS
-    journal.append(ROWS[:1])
-    journal.close()
-    assert path.read_bytes() == HEADER + format_events([*ROWS, ROWS[0]])
+    assert path.read_bytes() == HEADER + format_events([*rows, new])
 
 
 @pytest.mark.parametrize("space", [0, 5, 1000])
@@ -114,9 +102,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", write_while_there_is_space)
         patch.setattr(os, "fsync", full)  # some file systems notice only now
-        with pytest.raises(
-            JournalError, match=r"the disk is full: nothing was saved to .*labels\.csv; free some space"
-        ):
+        with pytest.raises(JournalError, match="the disk is full"):
             journal.append(ROWS[1:])
     assert path.read_bytes() == before
     journal.append(ROWS[1:])
@@ -126,7 +112,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
 
 def test_a_second_server_is_refused_in_one_sentence(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "labels.csv")
-    with pytest.raises(DataError, match=r"labels\.csv is in use by another labeling server"):
+    with pytest.raises(DataError, match="in use by another labeling server"):
         Journal(tmp_path / "labels.csv")
     journal.close()
     Journal(tmp_path / "labels.csv").close()
@@ -138,7 +124,7 @@ def test_rows_of_another_program_are_never_cut_off(tmp_path: Path) -> None:
     journal.append(ROWS[:1])
     with path.open("ab") as file:
         file.write(b"x.png,dog,train,,\n")
-    with pytest.raises(JournalError, match="was changed by another program; stop the server and start it again"):
+    with pytest.raises(JournalError, match="was changed by another program"):
         journal.append(ROWS[1:])
     assert path.read_bytes().endswith(b"x.png,dog,train,,\n")
     path.unlink()
@@ -163,6 +149,24 @@ def test_another_file_is_refused_and_left_alone(tmp_path: Path, content: bytes, 
     with pytest.raises(DataError, match=message):
         Journal(path)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["labels.csv", ".labels.csv.lock"])
+def test_a_link_is_not_followed(tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(HEADER)
+    path = tmp_path / "photos" / "labels.csv"
+    path.parent.mkdir()
+    path.with_name(name).symlink_to(other)
+    with pytest.raises(DataError, match="is a link"):
+        Journal(path)
+    path.with_name(name).unlink()
+    journal = Journal(path)
+    path.symlink_to(other)
+    with pytest.raises(JournalError, match="cannot be written"):
+        journal.append(ROWS)
+    journal.close()
+    assert other.read_bytes() == HEADER
 
 
 @settings(max_examples=200)

@@ -1,107 +1,96 @@
-"""The command in a process of its own: killed at any instant, interrupted, started twice, closed to strangers."""
+"""The command in a process of its own: killed at any instant, interrupted, started for a trained run."""
 
 import random
-import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from labeling_server import colored_pictures
-
-from rankingmatch.data.label_journal import parse_events, replay
+from image_folders import class_folders
+from labeling_server import ServerProcess, colored_images
 
 pytestmark = pytest.mark.slow
-
-
-class Server:
-    """`rankingmatch label` on a port of its own."""
-
-    def __init__(self, folder: Path, *more: str) -> None:
-        command = [sys.executable, "-m", "rankingmatch", "label", str(folder), "--no-browser", "--port", "0", *more]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self.process.stdout is not None
-        self.printed = ""
-        for line in self.process.stdout:
-            self.printed += line
-            if line.startswith("Ctrl-C"):
-                break
-        found = re.search(r"open (http://127\.0\.0\.1:\d+)/\?token=(\S+)", self.printed)
-        assert found, self.printed
-        self.client = httpx.Client(base_url=found[1], headers={"Origin": found[1]}, follow_redirects=True, timeout=20)
-        self.client.get("/", params={"token": found[2]})
-
-    def label(self, number: int, choice: int) -> bool:
-        """Label a picture; False if there is no answer."""
-        try:
-            body = {"client": "me", "number": number, "class": choice}
-            return self.client.post("/label", json=body).status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def end(self, number: int) -> str:
-        """Send a signal; returns what the command printed afterwards."""
-        self.process.send_signal(number)
-        printed = str(self.process.communicate(timeout=60)[0])
-        self.client.close()
-        return printed
+CLASSES = ("red", "green", "blue")
+Start = Callable[..., tuple[ServerProcess, httpx.Client]]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return colored_pictures(tmp_path / "photos", 200)
+    return colored_images(tmp_path / "photos", 200)
 
 
-def test_every_label_that_was_answered_survives_kills(folder: Path) -> None:
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts `rankingmatch label`; the result is the server and a client that knows the token."""
+    started: list[tuple[ServerProcess, httpx.Client]] = []
+
+    def start_one(folder: Path, classes: tuple[str, ...] = CLASSES) -> tuple[ServerProcess, httpx.Client]:
+        server = ServerProcess(folder, classes)
+        origin = f"http://{urlsplit(server.address).netloc}"
+        client = httpx.Client(base_url=origin, headers={"Origin": origin}, follow_redirects=True, timeout=20)
+        started.append((server, client))
+        client.get(server.address)
+        return server, client
+
+    yield start_one
+    for server, client in started:
+        client.close()
+        server.stop()
+
+
+def label(client: httpx.Client, number: int) -> None:
+    """Label an image correctly."""
+    answer = client.post("/label", json={"client": "me", "number": number, "class": number % 3})
+    assert answer.status_code == 200
+
+
+def test_every_label_that_was_answered_survives_kills(folder: Path, start: Start) -> None:
     rng = random.Random(0)
     expected: dict[str, str] = {}
-    number = 0
     for _ in range(3):
-        server = Server(folder, "--classes", "red,green,blue")
-        assert server.client.get("/state").json()["labeled"] == len(expected)
+        server, client = start(folder)
+        assert client.get("/state").json()["labeled"] == len(expected)
         for _ in range(rng.randint(3, 12)):
-            assert server.label(number, number % 3)
-            expected[f"{number:03d}.png"] = ["red", "green", "blue"][number % 3]
-            number += 1
-        server.end(signal.SIGKILL)
-        path = folder / "labels.csv"
-        found = replay(parse_events(path.read_bytes(), path)[0])
-        assert {file: label for file, (label, _) in found.items()} == expected
-        with path.open("ab") as file:  # what a kill in the middle of a write leaves
+            number = len(expected)
+            label(client, number)
+            expected[f"{number:03d}.png"] = CLASSES[number % 3]
+        server.kill()
+        assert server.labels() == expected
+        with (folder / "labels.csv").open("ab") as file:  # what a kill in the middle of a write leaves
             file.write(b"199.png,re")
 
 
-def test_an_interrupted_server_says_where_the_labels_are_and_how_to_train(folder: Path) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        server = Server(folder, "--classes", "red,green,blue")
-        server.label(0, 0)
-        time.sleep(0.5)
-        printed = server.end(number)
-        assert server.process.returncode == 0, printed
-        assert f"1 labels are in {folder / 'labels.csv'}" in printed
-        assert f"rankingmatch train {folder} --labels-csv {folder / 'labels.csv'}" in printed
-        assert "Traceback" not in printed
-
-
-def test_a_second_server_is_refused_in_one_line(folder: Path) -> None:
-    server = Server(folder)
-    command = [sys.executable, "-m", "rankingmatch", "label", str(folder), "--no-browser", "--port", "0"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert second.returncode == 2
-    assert re.fullmatch(r"error: .*labels\.csv is in use by another labeling server; .*\n", second.stderr)
-    server.end(signal.SIGINT)
-
-
-def test_the_page_of_the_real_server_needs_the_token(folder: Path) -> None:
-    server = Server(folder)
-    assert server.client.get("/").status_code == 200
-    assert httpx.get(server.client.base_url).status_code == 403
-    with server.client.stream("GET", "/events") as events:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_server_says_where_the_labels_are_and_how_to_train(
+    folder: Path, start: Start, number: int
+) -> None:
+    server, client = start(folder)
+    label(client, 0)
+    with client.stream("GET", "/events") as events:  # an open stream does not keep the server alive
         assert next(events.iter_lines()) == "event: state"
-        server.process.send_signal(signal.SIGINT)  # an open stream does not keep the server alive
-        assert server.process.wait(60) == 0
-    server.client.close()
-    server.process.communicate()
+        printed = server.stop(number)
+    assert server.process.returncode == 0, printed
+    assert f"1 labels are in {folder / 'labels.csv'}" in printed
+    assert f"rankingmatch train {folder} --labels-csv {folder / 'labels.csv'}" in printed
+    assert "Traceback" not in printed
+
+
+def test_a_run_of_class_folders_is_labeled_with_its_classes_and_its_model(tmp_path: Path, start: Start) -> None:
+    photos, run = class_folders(tmp_path / "photos", each=4), tmp_path / "run"
+    colored_images(photos / "unlabeled", 6)
+    train = ["train", str(photos), "--out", str(run), "--steps", "2", "--threads", "1", "--network", "wrn-10-1"]
+    subprocess.run([sys.executable, "-m", "rankingmatch", *train, "--no-report", "--quiet"], check=True, timeout=200)
+    (photos / "unlabeled").rename(tmp_path / "elsewhere")  # now every image is in a class folder, as in an album
+    _, client = start(run, ())
+    end = time.monotonic() + 100
+    while (state := client.get("/state").json())["model"]["state"] != "ready" and time.monotonic() < end:
+        time.sleep(0.2)
+    assert state["model"]["state"] == "ready"
+    assert state["failure"] is None
+    assert sorted(one["name"] for one in state["classes"]) == sorted(CLASSES)
+    assert state["labeled"] == 12

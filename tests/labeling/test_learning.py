@@ -1,21 +1,21 @@
 """Features, and the model that learns from them in the background."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
-from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from labeling_server import Page, colored_pictures, open_page
+from feature_clusters import clusters
+from labeling_server import Page, colored_images
 
+from rankingmatch.core.errors import DataError
 from rankingmatch.labeling import background as background_module
 from rankingmatch.labeling import features as features_module
-from rankingmatch.labeling import model
 from rankingmatch.labeling.background import Background, pool_of
 from rankingmatch.labeling.features import DIMENSION, Features, compute_blocks
-from rankingmatch.labeling.model import Lesson
+from rankingmatch.labeling.model import Lesson, guesses_of, out_of_fold
 from rankingmatch.runs import photographs
 
 
@@ -33,88 +33,95 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(features_module, "feature_function", lambda: mean_colors)
 
-    def in_this_process(self: Features, missing: list[tuple[str, bytes]]) -> Iterator[tuple[Path, list[list[str]]]]:
+    def in_this_process(self: Features, missing: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         computed.append(len(missing))
-        answers = StringIO()
-        files = [(str(self._root / file), stamp.decode()) for file, stamp in missing]
-        compute_blocks(self.directory, files, answers)
-        for line in answers.getvalue().splitlines():
-            yield self.directory / json.loads(line)["block"], json.loads(line)["bad"]
+        yield from compute_blocks(self.directory, [(str(self._root / file), stamp) for file, stamp in missing])
 
     monkeypatch.setattr(Features, "_computed", in_this_process)
     return computed
 
 
-def compute(root: Path, names: list[str]) -> tuple[Features, list[int], list[tuple[int, str]]]:
-    features, done, bad = Features(root, names), list[int](), list[tuple[int, str]]()
-    features.compute(done.append, lambda row, reason: bad.append((row, reason)))
+def compute(root: Path, names: list[str]) -> tuple[Features, list[int], list[int]]:
+    features, done, bad = Features(root, names), list[int](), list[int]()
+    features.compute(done.append, bad.append)
     return features, done, bad
 
 
 def test_features_are_computed_once_and_only_for_what_is_new(tmp_path: Path, cache: list[int]) -> None:
-    root = colored_pictures(tmp_path / "photos", 150)
+    root = colored_images(tmp_path / "photos", 150)
     names = sorted(path.name for path in root.iterdir())
     features, done, bad = compute(root, names)
     assert (done[0], done[-1], bad, cache) == (0, 150, [], [150])
     assert features.known.all()
     assert features.values[0, :3].astype(float) == pytest.approx([200 / 255, 40 / 255, 40 / 255], abs=0.1)
-    colored_pictures(tmp_path / "new", 1).joinpath("000.png").rename(root / "0000-first.png")
+    colored_images(tmp_path / "new", 1).joinpath("000.png").rename(root / "0000-first.png")
     again, _, _ = compute(root, sorted([*names, "0000-first.png"]))
     assert cache == [150, 1]
     assert np.array_equal(again.values[-1], features.values[-1])
 
 
-def test_a_file_that_cannot_be_decoded_is_reported_and_has_no_features(tmp_path: Path, cache: list[int]) -> None:
-    root = colored_pictures(tmp_path / "photos", 3)
+def test_an_unreadable_file_has_no_features_and_a_damaged_block_is_computed_again(
+    tmp_path: Path, cache: list[int]
+) -> None:
+    root = colored_images(tmp_path / "photos", 3)
     (root / "001.png").write_bytes(b"nothing")
-    features, done, bad = compute(root, ["000.png", "001.png", "002.png"])
-    assert features.known.tolist() == [True, False, True]
-    assert bad == [(1, "is not an image")]
-    assert done[-1] == 3
-
-
-def test_a_damaged_block_is_computed_again(tmp_path: Path, cache: list[int]) -> None:
-    root = colored_pictures(tmp_path / "photos", 3)
-    features, _, _ = compute(root, ["000.png", "001.png", "002.png"])
+    names = ["000.png", "001.png", "002.png"]
+    features, done, bad = compute(root, names)
+    assert (features.known.tolist(), bad, done[-1]) == ([True, False, True], [1], 3)
     (block,) = features.directory.glob("*.npy")
     block.write_bytes(block.read_bytes()[:200])
-    again, _, _ = compute(root, ["000.png", "001.png", "002.png"])
-    assert again.known.all()
+    assert compute(root, names)[0].known.tolist() == [True, False, True]
     assert cache == [3, 3]
 
 
-def lesson_of(labels: list[int], audited: list[int]) -> Lesson:
-    """Pictures of three clusters, in order of their classes 4, 7 and 9."""
+def lesson_of(labels: list[int], checks: list[int]) -> Lesson:
+    """Images of three clusters, in order of their classes 4, 7 and 9."""
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1, 2], len(labels) // 3)
     features = np.eye(8, dtype=np.float32)[truth] + 0.1 * rng.normal(size=(len(labels), 8)).astype(np.float32)
     rows = np.flatnonzero(np.array(labels) >= 0)
     known = np.ones(len(labels), bool)
-    return Lesson(np.arange(100, 100 + len(labels)), features, np.array(labels), np.array(audited), rows, known)
+    return Lesson(np.arange(100, 100 + len(labels)), features, np.array(labels), np.array(checks), rows, known)
 
 
 def test_a_model_predicts_class_ids_and_doubts_a_wrong_label() -> None:
     labels = [4, 4, 4, 9, -1, -1, 7, 7, 7, 7, -1, -1, 9, 9, 9, 9, -1, -1]  # row 3 is wrong
-    audited = [-1] * 5 + [4] + [-1] * 5 + [7] + [-1] * 5 + [4]  # the last one is wrong
-    lesson = lesson_of(labels, audited)
+    checks = [-1] * 5 + [4] + [-1] * 5 + [7] + [-1] * 5 + [4]  # the last one is wrong
+    lesson = lesson_of(labels, checks)
     assert lesson.is_enough
-    probabilities, ids = model.learn(lesson, seed=0, method="logistic-regression")
+    probabilities, ids = lesson.learn(seed=0, method="logistic-regression")
     assert ids.tolist() == [4, 7, 9]
-    guesses = model.guesses_of(lesson.numbers, lesson.known, probabilities, ids)
+    guesses = guesses_of(lesson.numbers, lesson.known, probabilities, ids)
     assert guesses.of(110) == (7, float(probabilities[10, 1]))
     assert guesses.of(99) is None
-    # The wrong label of an audit picture is not shown: correcting it would make the model look better than it is.
-    assert {number for number, _, _ in model.doubts_of(lesson, ids, 0)} == {103}
-    quality = model.quality_of(lesson, probabilities, ids, [])
+    # The wrong label of a random check is not shown: correcting it would make the model look better than it is.
+    assert {doubt.number for doubt in lesson.doubts(0)} == {103}
+    quality = lesson.quality(probabilities, ids, [])
     assert quality is not None
     assert (quality["error"], quality["checks"], quality["curve"][0]["labels"]) == (33.33, 3, 12)
-    numbers = {number for number, _ in model.ranking_of(lesson, probabilities, 0)}
-    assert numbers <= {104, 105, 110, 111, 116, 117}
+    ranking = lesson.ranking(0, probabilities, ids)
+    assert {number for number, _ in ranking} <= {104, 105, 110, 111, 116, 117}
+    # A trained run may know more classes; labels and probabilities are those of the same classes.
+    more = np.insert(probabilities, 0, 0, axis=1)
+    assert lesson.ranking(0, more, np.array([2, 4, 7, 9])) == ranking
 
 
 @pytest.mark.parametrize("labels", [[-1] * 6, [0, 0, -1, -1, -1, -1], [0, 0, 1, -1, -1, -1]])
 def test_two_labels_of_each_of_two_classes_are_needed(labels: list[int]) -> None:
     assert not lesson_of(labels, [-1] * 6).is_enough
+
+
+def test_out_of_fold_predictions_do_not_see_the_label() -> None:
+    features, truth = clusters()
+    wrong = np.where(np.arange(len(truth)) < 60, truth, -1)
+    wrong[7] = (truth[7] + 1) % 4
+    held_out = out_of_fold(features, wrong, 4, seed=0)
+    assert held_out.shape == (60, 4)
+    assert held_out[7].argmax() == truth[7]
+    assert (held_out.argmax(1) == truth[:60]).mean() > 0.9
+    np.testing.assert_allclose(held_out.sum(1), 1, atol=1e-5)
+    single = np.where(np.arange(len(truth)) == 3, 1, -1)
+    assert out_of_fold(features, single, 2, seed=0).tolist() == [[0.5, 0.5]]
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
@@ -125,44 +132,116 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.fixture
-def page(tmp_path: Path, cache: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+def start(page: Page, cache: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Background]]:
+    """Starts the background of the page, which does not wait between two models."""
     monkeypatch.setattr(background_module, "SECONDS_BETWEEN_FITS", 0.05)
-    page = open_page(colored_pictures(tmp_path / "photos", 60), classes=("red", "green", "blue"))
-    yield page
-    page.session.journal.close()
+    started: list[Background] = []
+
+    def start_one(run: Path | None = None) -> Background:
+        started.append(Background(page.session, run, "logistic-regression"))
+        started[-1].start()
+        return started[-1]
+
+    yield start_one
+    for background in started:
+        background.stop()
+        assert not any(thread.is_alive() for thread in background._threads)
 
 
-def test_the_model_learns_while_pictures_are_labeled(page: Page) -> None:
-    background = Background(page.session)
-    background.start()
-    wait_until(lambda: page.state["features"] == {"done": 60, "total": 60})
+def test_the_model_learns_while_images_are_labeled(page: Page, start: Callable[..., Background]) -> None:
+    start()
+    wait_until(lambda: page.state["features"] == {"done": 30, "total": 30})
     wait_until(lambda: page.state["model"]["why"] == background_module.WAITING)
-    assert page.get("/next", client="me", count=1)["images"][0]["why"] == "typical of the folder"
+    assert page.next(1)[0]["why"] == "typical of the folder"
     for _ in range(15):
-        (one,) = page.get("/next", client="me", count=1)["images"]
+        (one,) = page.next(1)
         page.label(one["number"], one["number"] % 3)
     wait_until(lambda: page.state["model"]["state"] == "ready" and page.state["model"]["labels"] == 12)
-    pictures = page.get("/grid", **{"class": 1}, order="sure", page=0)["images"]
-    assert pictures
-    assert all(one["number"] % 3 == 1 for one in pictures)
+    images = page.get("/grid", **{"class": 1})["images"]
+    assert images
+    assert all(one["number"] % 3 == 1 for one in images)
     wait_until(lambda: page.state["quality"]["checks"] == 3)
-    background.stop()
-    assert not any(thread.is_alive() for thread in background._threads)
+    assert page.state["failure"] is None
 
 
-def test_the_pool_of_a_large_folder_has_labeled_and_audit_pictures(page: Page) -> None:
-    number = next(n for n in page.session.order.tolist()[::-1] if n not in page.session.checks)
+class FakeChild:
+    """`rankingmatch predict`, whose confidence grows with the number of the image, with some names of classes."""
+
+    names = ("red", "green")
+
+    def __init__(self, *arguments: str, request: bytes) -> None:
+        self.files = request.decode().split("\0")
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        for file in self.files:
+            confidence = 0.5 + int(Path(file).stem) / 100
+            values = zip(self.names, (confidence, 1 - confidence), strict=False)
+            yield {"file": file, "probabilities": dict(values)}
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+class FailingChild(FakeChild):
+    """A process that fails."""
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        raise DataError("the model is\ndamaged")
+
+
+def test_a_trained_run_orders_the_images_until_there_are_labels(
+    page: Page, start: Callable[..., Background], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_module, "Child", FakeChild)
+    start(Path("runs/mine"))
+    wait_until(lambda: page.state["model"]["state"] == "ready")
+    numbers = [one["number"] for one in page.next(6) if not one["check"]]
+    assert numbers == sorted(set(range(30)) - set(page.session.checks))[: len(numbers)]
+    assert page.next(1)[0]["guess"]["class"] == 0
+
+
+@pytest.mark.parametrize("names", [("teal", "gray"), None])
+def test_what_fails_in_the_background_is_shown_and_the_rest_goes_on(
+    page: Page, start: Callable[..., Background], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...] | None
+) -> None:
+    monkeypatch.setattr(FakeChild, "names", names)
+    monkeypatch.setattr(background_module, "Child", FailingChild if names is None else FakeChild)
+    monkeypatch.setattr(Lesson, "learn", lambda *_: 1 // 0)
+    start(Path("runs/mine"))
+    wait_until(lambda: page.state["model"]["why"] == background_module.WAITING)
+    assert "predicting with runs/mine failed: " + ("none of" if names else "the model is") in page.state["failure"]
+    for number in range(12):
+        page.label(number, number % 3)
+    wait_until(lambda: "the model behind this page failed: integer" in page.state["failure"])
+    monkeypatch.undo()
+    page.label(12, 0)
+    wait_until(lambda: page.state["model"]["state"] == "ready")
+    wait_until(lambda: "behind this page" not in page.state["failure"])
+
+
+def test_images_without_features_are_labeled_without_a_model(
+    page: Page, start: Callable[..., Background], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features_module, "feature_function", lambda: 1 // 0)
+    start()
+    wait_until(lambda: page.state["model"]["why"] == "the images have no features")
+    assert "computing features of the images failed" in page.state["failure"]
+    assert page.label(0, 0)["state"]["labeled"] == 1
+
+
+def test_the_pool_of_a_large_folder_has_labeled_images_and_random_checks(page: Page) -> None:
+    number = next(n for n in list(page.session.queue.preview())[::-1] if n not in page.session.checks)
     page.label(number, 1)
     assert pool_of(page.session)[0] == number
-    assert sorted(pool_of(page.session)) == list(range(60))
-    small = pool_of(page.session, most=20)
-    assert (small[0], len(small), len(set(small))) == (number, 20, 20)
-    assert len(set(small) & set(page.session.checks)) == 3  # every fifth
+    assert sorted(pool_of(page.session)) == list(range(30))
+    small = pool_of(page.session, most=15)
+    assert (small[0], len(small), len(set(small))) == (number, 15, 15)
+    assert len(set(small) & set(page.session.checks)) == 2  # every fifth
 
 
 @pytest.mark.slow
 def test_the_real_network_tells_colors_apart(tmp_path: Path) -> None:
-    root = colored_pictures(tmp_path / "photos", 6, size=(128, 128))
+    root = colored_images(tmp_path / "photos", 6, size=(128, 128))
     features, done, bad = compute(root, [f"{number:03d}.png" for number in range(6)])
     assert (done[-1], bad) == (6, [])
     values = features.values.astype(np.float32)

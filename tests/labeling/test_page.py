@@ -4,18 +4,18 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("uvicorn")
-from label_page import CHROMIUM, DRIVER, NO_BROWSER, LabelPage, ServerProcess, ServerThread, make_pictures
+from label_page import CHROMIUM, DRIVER, NO_BROWSER, LabelPage, make_images
+from labeling_server import LabelServer, ServerProcess, ServerThread
 from selenium.webdriver.common.keys import Keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=NO_BROWSER)]
-CLASSES = ("disk", "square")
 HOSTILE = "<img src=x onerror=alert(1)>"
-Start = Callable[..., ServerThread]
-StartProcess = Callable[..., ServerProcess]
+Start = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +41,17 @@ def page(chromium: LabelPage) -> Iterator[LabelPage]:
 
 @pytest.fixture
 def start(tmp_path: Path, page: LabelPage) -> Iterator[Start]:
-    servers: list[ServerThread] = []
+    """Starts a server without a model, or `rankingmatch label`, and opens its page."""
+    servers: list[LabelServer] = []
 
-    def start_thread(classes: tuple[str, ...] = CLASSES, count: int = 60) -> ServerThread:
-        servers.append(ServerThread(make_pictures(tmp_path / "photos", count), classes))
+    def start_one(
+        kind: type[LabelServer] = ServerThread, classes: tuple[str, ...] = ("disk", "square"), count: int = 60
+    ) -> LabelServer:
+        servers.append(kind(make_images(tmp_path / "photos", count), classes))
+        page.open(servers[-1].address)
         return servers[-1]
 
-    yield start_thread
-    for server in servers:
-        server.stop()
-
-
-@pytest.fixture
-def start_process(tmp_path: Path, page: LabelPage) -> Iterator[StartProcess]:
-    servers: list[ServerProcess] = []
-
-    def start_server(classes: tuple[str, ...] = CLASSES, count: int = 60) -> ServerProcess:
-        servers.append(ServerProcess(make_pictures(tmp_path / "photos", count), classes))
-        return servers[-1]
-
-    yield start_server
+    yield start_one
     for server in servers:
         server.stop()
 
@@ -69,11 +60,10 @@ def wait_for_model(page: LabelPage) -> None:
     page.until(lambda: "has learned from" in page.text("#progress-body"), 60)
 
 
-def test_the_first_screen_asks_for_classes_and_thirty_pictures_are_labeled_by_keyboard(
-    page: LabelPage, start_process: StartProcess
+def test_the_first_screen_asks_for_classes_and_thirty_images_are_labeled_by_keyboard(
+    page: LabelPage, start: Start
 ) -> None:
-    server = start_process(())
-    page.open(server.address)
+    server = start(ServerProcess, ())
     assert "Which classes do your 60 images belong to?" in page.one("#start").text
     page.press("disk,square", Keys.ENTER, Keys.ENTER)
     page.name()
@@ -86,9 +76,8 @@ def test_the_first_screen_asks_for_classes_and_thirty_pictures_are_labeled_by_ke
     assert page.errors() == []
 
 
-def test_undo_shows_the_pictures_again_in_reverse_order(page: LabelPage, start: Start) -> None:
+def test_undo_shows_the_images_again_in_reverse_order(page: LabelPage, start: Start) -> None:
     server = start()
-    page.open(server.address)
     names = page.label(4)
     following = page.name()
     for name in reversed(names):
@@ -102,7 +91,6 @@ def test_undo_shows_the_pictures_again_in_reverse_order(page: LabelPage, start: 
 
 def test_undo_reaches_labels_of_an_earlier_session(page: LabelPage, start: Start) -> None:
     server = start()
-    page.open(server.address)
     *_, last = page.label(2)
     page.saved()
     server.stop()
@@ -116,13 +104,8 @@ def test_undo_reaches_labels_of_an_earlier_session(page: LabelPage, start: Start
 
 def test_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
     server = start()
-    page.open(server.address)
-    skipped = page.name()
-    page.press("s")
-    page.until_after(skipped)
-    none = page.name()
-    page.press("x")
-    page.until_after(none)
+    page.press_on("s")
+    none = page.press_on("x")
     labeled, following = page.label(1)[0], page.name()
     page.press(Keys.ARROW_LEFT)
     assert page.name() == labeled
@@ -137,10 +120,12 @@ def test_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
 
 def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: LabelPage, start: Start) -> None:
     server = start()
-    page.open(server.address)
     name = page.name()
     page.press("n")
-    page.press("circle", Keys.ENTER)
+    page.press("disk", Keys.ENTER)
+    page.until(lambda: "already a class" in page.text("dialog .problem"))  # the dialog stays open
+    page.one("#new-class").clear()
+    page.one("#new-class").send_keys("circle", Keys.ENTER)
     page.until(lambda: ("circle", "3", 1) in page.classes())
     assert page.name() != name
     page.one("#edit-classes").click()
@@ -157,21 +142,8 @@ def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: Label
     assert page.errors() == []
 
 
-def test_a_name_that_is_taken_gets_a_sentence_and_the_dialog_stays_open(page: LabelPage, start: Start) -> None:
-    page.open(start().address)
-    page.name()
-    page.press("n")
-    page.press("disk", Keys.ENTER)
-    page.until(lambda: "already a class" in page.text("dialog .problem"))
-    page.press(Keys.ESCAPE)
-    assert not page.one("dialog").is_displayed()
-
-
-def test_the_model_suggests_and_enter_accepts_except_in_random_checks(
-    page: LabelPage, start_process: StartProcess
-) -> None:
-    server = start_process()
-    page.open(server.address)
+def test_the_model_suggests_and_enter_accepts_except_in_random_checks(page: LabelPage, start: Start) -> None:
+    server = start(ServerProcess)
     page.label(12)
     wait_for_model(page)
     page.label(3)  # the next two were handed out before the model was ready
@@ -194,9 +166,8 @@ def test_the_model_suggests_and_enter_accepts_except_in_random_checks(
     assert page.errors() == []
 
 
-def test_a_page_of_the_grid_is_accepted_and_undone_at_once(page: LabelPage, start_process: StartProcess) -> None:
-    server = start_process(count=120)
-    page.open(server.address)
+def test_a_page_of_the_grid_is_accepted_and_undone_at_once(page: LabelPage, start: Start) -> None:
+    server = start(ServerProcess, count=120)
     page.label(10)
     wait_for_model(page)
     page.saved()
@@ -218,9 +189,8 @@ def test_a_page_of_the_grid_is_accepted_and_undone_at_once(page: LabelPage, star
     assert page.errors() == []
 
 
-def test_a_wrong_label_is_found_among_the_mistakes_and_changed(page: LabelPage, start_process: StartProcess) -> None:
-    server = start_process()
-    page.open(server.address)
+def test_a_wrong_label_is_found_among_the_mistakes_and_changed(page: LabelPage, start: Start) -> None:
+    server = start(ServerProcess)
     page.label(12)
     while page.one("#check-note").is_displayed():
         page.label(1)
@@ -242,21 +212,8 @@ def test_a_wrong_label_is_found_among_the_mistakes_and_changed(page: LabelPage, 
     assert page.errors() == []
 
 
-def test_a_reloaded_page_shows_the_same_picture_and_counts(page: LabelPage, start: Start) -> None:
-    page.open(start().address)
-    page.label(5)
-    page.saved()
-    name, classes = page.name(), page.classes()
-    page.driver.refresh()
-    assert page.name() == name
-    assert page.classes() == classes
-
-
-def test_labels_made_while_the_server_is_dead_are_saved_when_it_is_back(
-    page: LabelPage, start_process: StartProcess
-) -> None:
-    server = start_process()
-    page.open(server.address)
+def test_labels_made_while_the_server_is_dead_are_saved_when_it_is_back(page: LabelPage, start: Start) -> None:
+    server = start(ServerProcess)
     page.label(3)
     page.saved()
     page.until(lambda: page.script("return performance.getEntriesByType('resource').length") > 20)
@@ -276,9 +233,10 @@ def test_labels_made_while_the_server_is_dead_are_saved_when_it_is_back(
     assert page.label(2)
 
 
-def test_two_tabs_get_different_pictures_and_the_same_counts(page: LabelPage, start: Start) -> None:
+def test_two_tabs_get_different_images_and_the_same_counts_and_a_reloaded_one_its_image(
+    page: LabelPage, start: Start
+) -> None:
     server = start()
-    page.open(server.address)
     first, names = page.driver.current_window_handle, page.label(3)
     page.driver.switch_to.new_window("tab")
     page.open(server.address)
@@ -291,14 +249,17 @@ def test_two_tabs_get_different_pictures_and_the_same_counts(page: LabelPage, st
         page.driver.switch_to.window(handle)
         page.until(lambda: sum(count for _, _, count in page.classes()) == 9)
     assert len(server.labels()) == 9
+    page.saved()
+    name, classes = page.name(), page.classes()
+    page.driver.refresh()
+    assert (page.name(), page.classes()) == (name, classes)
 
 
 def test_names_of_files_and_classes_that_are_html_stay_text(page: LabelPage, start: Start, tmp_path: Path) -> None:
-    folder = make_pictures(tmp_path / "photos", 12)
+    folder = make_images(tmp_path / "photos", 12)
     for number, path in enumerate(sorted(folder.iterdir())):
         path.rename(folder / f"{HOSTILE}{number}.jpg")
-    server = start(count=0)
-    page.open(server.address)
+    start(count=0)
     assert HOSTILE in page.name()
     page.press("n")
     page.press(HOSTILE, Keys.ENTER)
@@ -320,7 +281,6 @@ window.fetch = async (path, options) => { if (path === "/label") await gate; ret
 
 def test_keys_are_answered_while_the_server_is_slow(page: LabelPage, start: Start) -> None:
     server = start()
-    page.open(server.address)
     page.name()
     page.script(HOLD_LABELS)
     names = page.label(4)
@@ -339,8 +299,8 @@ window.fetch = (path, options) => path !== "/label" ? window.realFetch(path, opt
 """
 
 
-def test_a_refused_label_gets_a_sentence_and_the_picture_is_shown_again(page: LabelPage, start: Start) -> None:
-    page.open(start().address)
+def test_a_refused_label_gets_a_sentence_and_the_image_is_shown_again(page: LabelPage, start: Start) -> None:
+    start()
     name = page.name()
     page.script(FAKE_ANSWER, "That class was removed.", 400)
     page.press("1")
@@ -350,9 +310,8 @@ def test_a_refused_label_gets_a_sentence_and_the_picture_is_shown_again(page: La
     assert sum(count for _, _, count in page.classes()) == 0
 
 
-def test_a_full_disk_has_a_banner_and_labels_are_saved_later(page: LabelPage, start: Start) -> None:
+def test_a_full_disk_and_what_failed_have_a_banner_and_labels_are_saved_later(page: LabelPage, start: Start) -> None:
     server = start()
-    page.open(server.address)
     page.name()
     page.script(FAKE_ANSWER, "The disk is full; free some space.", 507)
     page.label(3)
@@ -361,21 +320,21 @@ def test_a_full_disk_has_a_banner_and_labels_are_saved_later(page: LabelPage, st
     page.script("window.fetch = window.realFetch")
     page.saved()
     assert len(server.labels()) == 3
-    assert page.text("#banners") == ""
+    server.session.show(failure="computing features of the images failed: no memory")
+    page.until(lambda: page.text("#banners") == "Computing features of the images failed: no memory.")
+    server.session.show(failure=None)
+    page.until(lambda: page.text("#banners") == "")
 
 
-def test_a_picture_that_vanished_can_be_skipped_but_not_labeled(page: LabelPage, start: Start) -> None:
-    server = start()
-    for path in server.folder.glob("disk-*.jpg"):
-        path.write_bytes(b"not a picture")
-    page.open(server.address)
+def test_an_image_that_is_damaged_can_be_skipped_but_not_labeled(page: LabelPage, start: Start, tmp_path: Path) -> None:
+    for path in make_images(tmp_path / "photos").glob("disk-*.jpg"):
+        path.write_bytes(b"not an image")
+    server = start(count=0)
     for _ in range(12):
         page.until(lambda: page.all("#label-frame img") or "Loading" not in page.text("#label-frame"))
         if not page.all("#label-frame img"):
             break
-        name = page.text("#image-name")
-        page.press("s")
-        page.until_after(name)
+        page.press_on("s")
     broken = page.text("#image-name")
     assert broken in page.text("#label-frame")
     page.press("1")
@@ -390,7 +349,7 @@ def test_a_picture_that_vanished_can_be_skipped_but_not_labeled(page: LabelPage,
 def test_on_a_phone_nothing_is_too_wide_and_targets_are_large_enough(
     page: LabelPage, start: Start, classes: int
 ) -> None:
-    server = start((*(f"class {number}" for number in range(classes - 1)), "a long name " * 8))
+    server = start(classes=(*(f"class {number}" for number in range(classes - 1)), "a long name " * 8))
     page.emulate("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
     page.open(server.address)
     page.name()
@@ -411,7 +370,7 @@ def test_on_a_phone_nothing_is_too_wide_and_targets_are_large_enough(
 
 
 def test_everything_has_a_name_for_screen_readers_and_can_be_reached_with_tab(page: LabelPage, start: Start) -> None:
-    page.open(start().address)
+    start()
     page.name()
     for key in ("", "g", "m", "t", "?"):
         page.press(key)
@@ -437,6 +396,6 @@ def test_everything_has_a_name_for_screen_readers_and_can_be_reached_with_tab(pa
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_follow_the_system(page: LabelPage, start: Start, scheme: str) -> None:
     page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    page.open(start().address)
+    start()
     color = page.script("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, color[4:-1].split(","))) > 380) == (scheme == "light")

@@ -1,114 +1,115 @@
 """Every request of the page and its answer."""
 
+import errno
 import io
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from image_folders import class_folders, picture
-from labeling_server import ACCESS, ADDRESS, Page, colored_pictures, open_page
+from labeling_server import ACCESS, ADDRESS, Page, colored_images
 from PIL import Image
 from starlette.testclient import TestClient
 
-from rankingmatch.labeling.model import Guesses
+from rankingmatch.labeling.model import Doubt, Guesses
 from rankingmatch.labeling.server import make_app
 
-
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    page = open_page(colored_pictures(tmp_path / "photos"), classes=("red", "green", "blue"))
-    yield page
-    page.session.journal.close()
+OpenPage = Callable[..., Page]
 
 
-def rows(page: Page) -> list[list[str]]:
-    """The rows of the journal, without their times."""
-    lines = page.session.journal.path.read_text().splitlines()[1:]
-    return [[field for at, field in enumerate(line.split(",")) if at != 3] for line in lines]
+def counts(page: Page) -> list[tuple[int, str, int]]:
+    return [(one["id"], one["name"], one["count"]) for one in page.state["classes"]]
 
 
 def test_the_state_of_a_new_session(page: Page) -> None:
     state = page.state
-    assert state["folder"] == "photos"
-    assert state["total"] == 30
+    assert (state["folder"], state["total"]) == ("photos", 30)
     assert state["classes"][0] == {"id": 0, "name": "red", "key": "1", "count": 0}
     assert [one["name"] for one in state["classes"]] == ["red", "green", "blue"]
     assert (state["labeled"], state["none"], state["skipped"], state["undo"]) == (0, 0, 0, 0)
     assert state["features"] == {"done": 0, "total": 30}
     assert state["model"]["state"] == "waiting"
-    assert state["quality"] is state["training"] is state["problem"] is None
+    assert state["quality"] is state["training"] is state["problem"] is state["failure"] is None
     assert state["enough"]["have"] == 0
 
 
 def test_a_label_is_in_the_journal_when_the_request_is_answered(page: Page) -> None:
-    number = next(one["number"] for one in page.get("/next", client="me")["images"] if not one["check"])
+    number = next(one["number"] for one in page.next() if not one["check"])
     state = page.label(number, 0)["state"]
     assert (state["labeled"], state["undo"], state["classes"][0]["count"]) == (1, 1, 1)
-    assert rows(page)[-1] == [f"{number:03d}.png", "red", "train", "hand"]
+    assert page.rows()[-1] == [f"{number:03d}.png", "red", "train", "hand"]
 
 
-def test_every_fifth_picture_is_a_random_check_whose_label_is_for_testing(page: Page) -> None:
-    pictures = page.get("/next", client="me", count=10)["images"]
-    assert [one["check"] for one in pictures] == [False, False, False, False, True] * 2
-    check = pictures[4]
-    assert check["why"] == "random check"
-    page.label(check["number"], 2)
-    assert rows(page)[-1][1:] == ["blue", "test", "audit"]
-    page.label(check["number"], 1)  # corrected, still for testing
-    assert rows(page)[-1][1:] == ["green", "test", "audit"]
+def test_every_fifth_image_is_a_random_check_whose_label_is_for_testing(page: Page) -> None:
+    images = page.next(10)
+    assert [one["check"] for one in images] == [False, False, False, False, True] * 2
+    assert images[4]["why"] == "random check"
+    page.label(images[4]["number"], 2)
+    assert page.rows()[-1][1:] == ["blue", "test", "audit"]
+    page.label(images[4]["number"], 1)  # corrected, still for testing
+    assert page.rows()[-1][1:] == ["green", "test", "audit"]
 
 
-def test_two_clients_get_different_pictures_and_one_client_the_same_again(page: Page) -> None:
-    mine = [one["number"] for one in page.get("/next", client="me", count=8)["images"]]
-    yours = [one["number"] for one in page.get("/next", client="you", count=8)["images"]]
+def test_two_clients_get_different_images_and_one_client_the_same_again(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, yours = ([one["number"] for one in page.next(client=client)] for client in ("me", "you"))
     assert not set(mine) & set(yours)
-    assert [one["number"] for one in page.get("/next", client="me", count=8)["images"]] == mine
-    after = [one["number"] for one in page.get("/next", client="me", count=8, after=mine[0])["images"]]
-    assert after[:7] == mine[1:]
+    assert [one["number"] for one in page.next()] == mine
+    assert [one["number"] for one in page.next(after=mine[0])][:7] == mine[1:]
+    # Those of a client that has not asked for a while are given to others.
+    monkeypatch.setattr("rankingmatch.labeling.selection.RESERVED", 0)
+    assert set(yours) < {one["number"] for one in page.next(30)}
 
 
-def test_all_pictures_are_handed_out_once_and_then_none(page: Page) -> None:
+def test_all_images_are_handed_out_once_and_then_none(page: Page) -> None:
     seen: list[int] = []
-    while pictures := page.get("/next", client="me", count=4)["images"]:
-        for one in pictures:
+    while images := page.next(4):
+        for one in images:
             seen.append(one["number"])
             page.label(one["number"], one["number"] % 3)
     assert sorted(seen) == list(range(30))
     assert page.state["labeled"] == 30
 
 
+def test_a_new_order_comes_after_the_images_that_a_client_may_have_loaded(page: Page) -> None:
+    loaded = [one["number"] for one in page.next(20)]
+    free = [number for number in range(30) if number not in page.session.checks and number not in loaded[:16]]
+    page.session.use_model(page.session.guesses, [(number, "new") for number in free[::-1]])
+    found = page.next(18)
+    assert [one["number"] for one in found[:16]] == loaded[:16]
+    assert [one["number"] for one in found[16:] if one["why"] == "new"] == free[::-1][: len(found[16:])]
+
+
 def test_none_and_skip_have_rows_of_their_own(page: Page) -> None:
-    first, second = (one["number"] for one in page.get("/next", client="me", count=2)["images"])
+    first, second = (one["number"] for one in page.next(2))
     page.label(first, "none")
     state = page.label(second, None)["state"]
     assert (state["labeled"], state["none"], state["skipped"]) == (0, 1, 1)
-    assert [row[1:] for row in rows(page)[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
+    assert [row[1:] for row in page.rows()[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
     assert page.get("/history", client="me", at=second, step=-1)["image"]["label"] == "none"
 
 
 def test_a_repeated_request_is_one_step(page: Page) -> None:
     page.label(3, 0)
     assert page.label(3, 0)["state"]["undo"] == 1
-    assert len(rows(page)) == 4  # three classes and a label
+    assert len(page.rows()) == 4  # three classes and a label
 
 
-def test_undo_has_no_end_and_survives_a_restart(tmp_path: Path) -> None:
-    folder = colored_pictures(tmp_path / "photos")
-    page = open_page(folder, classes=("red", "green"))
+def test_undo_has_no_end_and_survives_a_restart(tmp_path: Path, page: Page, open_page: OpenPage) -> None:
     page.label(0, 0)
     page.label(0, 1)
     page.label(5, "none")
-    page.session.journal.close()
-    page = open_page(folder)
+    page = open_page(tmp_path / "photos")
     answers = [page.post("/undo", client="me") for _ in range(3)]
     assert [one["number"] for one in answers] == [5, 0, 0]
     assert [one["image"]["label"] for one in answers] == [None, 0, None]
     assert page.state["labeled"] == 0
     assert "nothing to undo" in page.post("/undo", 400, client="me")["error"]
-    assert page.get("/next", client="me")["images"][0]["number"] == 0  # what was undone comes first
-    page.session.journal.close()
+    assert page.next()[0]["number"] == 0  # what was undone comes first
 
 
 def test_classes_are_added_renamed_and_merged_and_all_of_it_is_undone(page: Page) -> None:
@@ -116,25 +117,17 @@ def test_classes_are_added_renamed_and_merged_and_all_of_it_is_undone(page: Page
     page.label(1, 1)
     page.post("/classes", add="  teal ")
     page.post("/classes", rename=0, name="crimson")
-    state = page.post("/classes", merge=1, into=0)["state"]
-    assert [(one["id"], one["name"], one["count"]) for one in state["classes"]] == [
-        (0, "crimson", 2),
-        (2, "blue", 0),
-        (3, "teal", 0),
-    ]
+    page.post("/classes", merge=1, into=0)
+    assert counts(page) == [(0, "crimson", 2), (2, "blue", 0), (3, "teal", 0)]
     for _ in range(3):
         assert page.post("/undo", client="me")["number"] is None
-    assert [(one["id"], one["name"], one["count"]) for one in page.state["classes"]] == [
-        (0, "red", 1),
-        (1, "green", 1),
-        (2, "blue", 0),
-    ]
+    assert counts(page) == [(0, "red", 1), (1, "green", 1), (2, "blue", 0)]
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a" * 101, "a\nb", "\x00", "\ud800", "red", " red "])
 def test_a_name_that_cannot_be_a_class_is_refused(page: Page, name: str) -> None:
     body = json.dumps({"add": name})  # a half of a character is escaped
-    headers = {"Origin": "http://127.0.0.1:8765", "Content-Type": "application/json"}
+    headers = {"Origin": ADDRESS, "Content-Type": "application/json"}
     response = page.client.post("/classes", content=body, headers=headers)
     assert response.status_code == 400
     assert "class" in response.json()["error"]
@@ -144,87 +137,78 @@ def test_a_name_that_cannot_be_a_class_is_refused(page: Page, name: str) -> None
 def give_guesses(page: Page) -> None:
     """A model that predicts the true class, the more confident the larger the number, and doubts the label of 0."""
     numbers = np.arange(30)
-    page.session.use_model(Guesses(numbers, numbers % 3, (numbers / 30).astype(np.float32), ((0, 1, 0.9),)), [])
+    guesses = Guesses(numbers, numbers % 3, (numbers / 30).astype(np.float32), (Doubt(0, 1, 0.9),))
+    page.session.use_model(guesses, [])
 
 
-def test_the_grid_has_unlabeled_pictures_that_are_not_for_the_audit(page: Page) -> None:
+def test_the_grid_has_unlabeled_images_that_are_not_random_checks(page: Page) -> None:
     give_guesses(page)
     page.label(3, 0)
     answer = page.get("/grid", **{"class": 0}, order="sure", page=0)
-    numbers = [one["number"] for one in answer["images"]]
     expected = [n for n in range(27, -1, -3) if n != 3 and n not in page.session.checks]
-    assert numbers == expected
-    assert answer["pages"] == 1
-    assert answer["images"][0]["guess"]["class"] == 0
+    assert [one["number"] for one in answer["images"]] == expected
+    assert (answer["pages"], answer["images"][0]["guess"]["class"]) == (1, 0)
     assert page.get("/grid", **{"class": 0}, order="unsure", page=0)["images"][0]["number"] == expected[-1]
     assert page.get("/grid", **{"class": 0}, page=5)["images"] == []
 
 
-def test_accepting_is_one_step_and_leaves_labels_and_audit_pictures_alone(page: Page) -> None:
+def test_accepting_is_one_step_and_leaves_labels_and_random_checks_alone(page: Page) -> None:
     page.label(3, 1)
-    audited = page.session.checks[0]
     free = [n for n in range(30) if n not in page.session.checks and n != 3][:4]
-    state = page.post("/accept", client="me", numbers=[*free, free[0], 3, audited], **{"class": 0})["state"]
-    assert [one["count"] for one in state["classes"]] == [4, 1, 0]
-    assert {tuple(row[1:]) for row in rows(page)[-4:]} == {("red", "train", "accepted")}
+    page.post("/accept", client="me", numbers=[*free, free[0], 3, page.session.checks[0]], **{"class": 0})
+    assert counts(page) == [(0, "red", 4), (1, "green", 1), (2, "blue", 0)]
+    assert {tuple(row[1:]) for row in page.rows()[-4:]} == {("red", "train", "accepted")}
     assert page.post("/undo", client="me")["state"]["labeled"] == 1
 
 
-def test_mistakes_are_labels_that_the_model_contradicts(page: Page) -> None:
+def test_mistakes_are_labels_that_the_model_contradicts_until_they_are_changed_or_kept(page: Page) -> None:
     page.label(0, 0)
     give_guesses(page)
     (mistake,) = page.get("/mistakes")["images"]
     assert (mistake["number"], mistake["label"], mistake["guess"]) == (0, 0, {"class": 1, "confidence": 0.9})
     page.label(0, 1)
     assert page.get("/mistakes")["images"] == []
-
-
-def test_a_label_that_is_kept_is_no_mistake_any_more(page: Page) -> None:
     page.label(0, 0)
-    give_guesses(page)
     for _ in range(2):  # the second request repeats the first, because its answer was lost
-        page.post("/label", client="me", number=0, origin="kept", **{"class": 0})
-    assert [row[-1] for row in rows(page)[-2:]] == ["hand", "kept"]
+        page.label(0, 0, origin="kept")
+    assert [row[-1] for row in page.rows()[-2:]] == ["hand", "kept"]
     assert page.get("/mistakes")["images"] == []
     page.post("/undo", client="me")
     assert len(page.get("/mistakes")["images"]) == 1
 
 
-def test_an_audit_picture_has_no_guess(page: Page) -> None:
+def test_a_random_check_has_no_guess(page: Page) -> None:
     give_guesses(page)
-    pictures = page.get("/next", client="me", count=5)["images"]
-    assert [one["guess"] is None for one in pictures] == [False] * 4 + [True]
+    assert [one["guess"] is None for one in page.next(5)] == [False] * 4 + [True]
 
 
-def test_pictures_are_upright_jpegs_of_bounded_size(tmp_path: Path) -> None:
-    folder = tmp_path / "photos"
-    picture(folder / "a.png", size=(2000, 500))
+def test_images_are_upright_jpegs_of_bounded_size(tmp_path: Path, open_page: OpenPage) -> None:
+    picture(tmp_path / "photos" / "a.png", size=(2000, 500))
     exif = Image.Exif()
     exif[0x0112] = 6  # rotated by 90 degrees
-    Image.new("RGB", (300, 100), "red").save(folder / "b.jpg", exif=exif)
-    page = open_page(folder)
-    large = Image.open(io.BytesIO(page.client.get("/image/0").content))
+    Image.new("RGB", (300, 100), "red").save(tmp_path / "photos" / "b.jpg", exif=exif)
+    client = open_page(tmp_path / "photos").client
+    large = Image.open(io.BytesIO(client.get("/image/0").content))
     assert (large.format, large.mode, large.size) == ("JPEG", "RGB", (1600, 400))
-    assert Image.open(io.BytesIO(page.client.get("/image/0?size=thumbnail").content)).size == (256, 64)
-    response = page.client.get("/image/1?size=thumbnail")
+    assert Image.open(io.BytesIO(client.get("/image/0?size=thumbnail").content)).size == (256, 64)
+    response = client.get("/image/1?size=thumbnail")
     assert Image.open(io.BytesIO(response.content)).size == (85, 256)
     assert response.headers["cache-control"].startswith("private, max-age")
     assert "Cookie" in response.headers["vary"]
-    again = page.client.get("/image/1?size=thumbnail", headers={"If-None-Match": response.headers["etag"]})
+    again = client.get("/image/1?size=thumbnail", headers={"If-None-Match": response.headers["etag"]})
     assert again.status_code == 304
-    page.session.journal.close()
 
 
-def test_a_picture_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_handed_out(page: Page) -> None:
+def test_an_image_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_handed_out(page: Page) -> None:
     (page.session.root / "004.png").unlink()
     (page.session.root / "005.png").write_bytes(b"no image")
-    for number, reason in ((4, "No such file"), (5, "is not an image")):
+    (page.session.root / "006.png").write_bytes(b"P6 60000 60000 255\n" + b"\0" * 1000)
+    for number, reason in ((4, "No such file"), (5, "is not an image"), (6, "too many pixels")):
         response = page.client.get(f"/image/{number}")
         assert response.status_code == 404
         assert reason in response.json()["error"]
-    numbers = {one["number"] for one in page.get("/next", client="me", count=30)["images"]}
-    assert numbers == set(range(30)) - {4, 5}
-    assert page.state["unreadable"] == 2
+    assert {one["number"] for one in page.next(30)} == set(range(30)) - {4, 5, 6}
+    assert page.state["unreadable"] == 3
 
 
 @pytest.mark.parametrize(
@@ -251,7 +235,7 @@ def test_a_picture_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_hande
     ],
 )
 def test_a_bad_request_is_answered_with_a_sentence_and_changes_nothing(page: Page, path: str, body: object) -> None:
-    response = page.client.post(path, json=body, headers={"Origin": "http://127.0.0.1:8765"})
+    response = page.client.post(path, json=body, headers={"Origin": ADDRESS})
     assert response.status_code == 400
     sentence = response.json()["error"]
     assert sentence.endswith(".")
@@ -260,11 +244,26 @@ def test_a_bad_request_is_answered_with_a_sentence_and_changes_nothing(page: Pag
 
 
 def test_a_page_that_is_older_than_the_scan_cannot_label(page: Page) -> None:
-    scan = page.state["scan"]
-    page.post("/label", number=1, scan=scan, **{"class": 0})
-    error = page.post("/label", 409, number=2, scan="another", **{"class": 0})["error"]
-    assert "reload" in error
+    page.post("/label", number=1, scan=page.state["scan"], **{"class": 0})
+    assert "reload" in page.post("/label", 409, number=2, scan="another", **{"class": 0})["error"]
     assert page.state["labeled"] == 1
+
+
+def test_a_full_disk_is_a_sentence_and_the_page_can_try_again(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.label(0, 0)
+    before = page.state
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        assert page.label(1, 1, status=507)["error"].startswith("The disk is full")
+    state = page.state
+    assert state["problem"] is not None
+    assert {**state, "version": 0, "problem": None} == {**before, "version": 0}
+    assert page.label(1, 1)["state"]["problem"] is None
+    assert page.state["labeled"] == 2
 
 
 def test_the_first_event_is_the_state(page: Page) -> None:
@@ -277,21 +276,16 @@ def test_the_first_event_is_the_state(page: Page) -> None:
     assert json.loads(data.removeprefix("data: "))["total"] == 30
 
 
-def test_labels_of_class_folders_count_and_are_saved_with_the_first_label(tmp_path: Path) -> None:
+def test_labels_of_class_folders_count_and_are_saved_with_the_first_label(tmp_path: Path, open_page: OpenPage) -> None:
     folder = class_folders(tmp_path / "photos", each=2)
-    colored_pictures(folder / "unlabeled", 4)
+    colored_images(folder / "unlabeled", 4)
     page = open_page(folder)
-    assert [(one["name"], one["count"]) for one in page.state["classes"]] == [("blue", 2), ("green", 2), ("red", 2)]
+    assert counts(page) == [(0, "blue", 2), (1, "green", 2), (2, "red", 2)]
     assert not page.session.journal.path.exists()
-    number = page.get("/next", client="me", count=1)["images"][0]["number"]
-    page.label(number, 0)
-    assert [row[-1] for row in rows(page)] == ["given"] * 9 + ["hand"]
-    assert page.state["undo"] == 1
-    page.session.journal.close()
-    page = open_page(folder)
-    assert page.state["labeled"] == 7
-    assert page.state["undo"] == 1
-    page.session.journal.close()
+    page.label(page.next(1)[0]["number"], 0)
+    assert [row[-1] for row in page.rows()] == ["given"] * 9 + ["hand"]
+    for again in (page, open_page(folder)):
+        assert (again.state["labeled"], again.state["undo"]) == (7, 1)
 
 
 def test_export_makes_class_folders_with_links(page: Page) -> None:

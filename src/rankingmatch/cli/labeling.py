@@ -75,7 +75,7 @@ def label(
     from rankingmatch.data import under_way
     from rankingmatch.labeling.background import Background
     from rankingmatch.labeling.folder import folder_of_run, open_session
-    from rankingmatch.labeling.training import Training
+    from rankingmatch.labeling.processes import Training
     from rankingmatch.runs.display import loading_progress
 
     require_head_method(method)

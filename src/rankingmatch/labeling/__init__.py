@@ -1,1 +1,1 @@
-"""Labeling pictures: which one next, a model of the labels so far, and an honest estimate of its error."""
+"""Labeling images: which one next, a model of the labels so far, and an honest estimate of its error."""

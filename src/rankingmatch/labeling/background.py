@@ -1,15 +1,10 @@
 """What a session computes in the background: features, predictions of a trained run, and the model."""
 
-import json
 import logging
 import os
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +16,9 @@ from rankingmatch.core.names import first_few, printable
 from rankingmatch.core.options import flag
 from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import smooth_features
-from rankingmatch.labeling import model
 from rankingmatch.labeling.features import Features
-from rankingmatch.labeling.model import NO_GUESSES, Lesson
-from rankingmatch.labeling.random_checks import is_check_turn
+from rankingmatch.labeling.model import NO_GUESSES, Lesson, guesses_of
+from rankingmatch.labeling.processes import Child
 from rankingmatch.labeling.selection import Reason
 from rankingmatch.labeling.session import Session
 
@@ -46,21 +40,7 @@ def pool_of(session: Session, most: int = MOST) -> list[int]:
     labeled = [session.number_of[file] for file in session.labels.marks if file in session.number_of]
     if len(session.files) > most:
         labeled = labeled[-(most // 2) :]
-    return list(dict.fromkeys([*labeled, *_shown_order(session)]))[:most]
-
-
-def _shown_order(session: Session) -> Iterator[int]:
-    """All images as they are handed out: random checks at their turns among the others."""
-    checks = iter(session.checks)
-    turn = 0
-    for number in session.order.tolist():
-        if number not in session.queue.checks:
-            if is_check_turn(turn):
-                yield from islice(checks, 1)
-                turn += 1
-            yield number
-            turn += 1
-    yield from checks
+    return list(dict.fromkeys([*labeled, *session.queue.preview()]))[:most]
 
 
 class Background:
@@ -79,7 +59,7 @@ class Background:
         self._smoothed_rows = np.zeros(len(pool), bool)
         self._of_run: dict[str, np.ndarray] = {}  # probabilities (m,) by the name of the class
         self._curve: list[dict[str, float]] | None = None
-        self._predicting: subprocess.Popen[bytes] | None = None
+        self._predicting: Child | None = None
         self._failures: dict[Callable[..., None], str] = {}
         self._stopping, self._features_ended = threading.Event(), threading.Event()
         tasks = (("the preparation", self._prepare), ("learning", self._learn))
@@ -95,7 +75,7 @@ class Background:
         self._stopping.set()
         self._features.stop()
         if self._predicting is not None:
-            self._predicting.terminate()
+            self._predicting.stop()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(SECONDS_TO_STOP)
@@ -112,32 +92,30 @@ class Background:
             self._failures[work] = failure
             self._session.show(failure="; ".join(filter(None, self._failures.values())) or None)
 
-    # --- features ------------------------------------------------------------------------------------------------
-
     def _prepare(self) -> None:
-        self._session.show(
-            features={"done": 0, "total": len(self._numbers)},
-            model={"state": "waiting", "labels": 0, "why": COMPUTING},
-        )
+        self._session.show(model={"state": "waiting", "labels": 0, "why": COMPUTING})
         if self._run is not None:
             self._attempt(f"predicting with {printable(str(self._run))}", self._predict, self._run)
-        self._attempt("computing features of the images", self._features.compute, self._show_progress, self._skip)
-        if self._failures[self._features.compute] and not self._of_run:
+        self._attempt("computing features of the images", self._compute)
+        if self._failures[self._compute] and not self._of_run:
             self._session.show(model={"state": "waiting", "labels": 0, "why": "the images have no features"})
         self._features_ended.set()
 
-    def _show_progress(self, done: int) -> None:
-        self._session.show(features={"done": done, "total": len(self._numbers)})
+    def _compute(self) -> None:
+        def progress(done: int) -> None:
+            self._session.show(features={"done": done, "total": len(self._numbers)})
 
-    def _skip(self, row: int, reason: str) -> None:
-        self._session.mark_unreadable(int(self._numbers[row]))
+        progress(0)
+        self._features.compute(progress, lambda row: self._session.mark_unreadable(int(self._numbers[row])))
 
     def _predict(self, run: Path) -> None:
         """Predictions of a trained run for all images, its least confident ones first in the order."""
         row_of = {self._session.path(int(number)): row for row, number in enumerate(self._numbers)}
+        command = ["predict", str(run), "-", *map(flag, ("null", "json", "probabilities", "quiet"))]
+        self._predicting = Child("rankingmatch", *command, request=b"\0".join(map(os.fsencode, row_of)))
         found: dict[str, np.ndarray] = {}
         predicted = np.zeros(len(row_of), bool)
-        for answer in self._predictions(run, list(row_of)):
+        for answer in self._predicting.answers():
             row = row_of[answer["file"]]
             predicted[row] = True
             for name, value in answer["probabilities"].items():
@@ -151,32 +129,8 @@ class Background:
             raise RunError(f"none of its classes is a class here: {first_few(list(found))}")
         unsure = [row for row in np.argsort(probabilities.max(1), kind="stable").tolist() if predicted[row]]
         ranking = [(int(self._numbers[row]), Reason.UNSURE) for row in unsure]
-        self._session.use_model(model.guesses_of(self._numbers, predicted, probabilities, ids), ranking)
+        self._session.use_model(guesses_of(self._numbers, predicted, probabilities, ids), ranking)
         self._session.show(model={"state": "ready", "labels": 0, "why": f"the model of {printable(str(run))}"})
-
-    def _predictions(self, run: Path, paths: list[str]) -> Iterator[dict[str, Any]]:
-        """What `rankingmatch predict` prints."""
-        command = ["predict", str(run), "-", *map(flag, ("null", "json", "probabilities", "quiet"))]
-        with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
-            names.write(b"\0".join(map(os.fsencode, paths)))
-            names.seek(0)
-            self._predicting = process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rankingmatch", *command],
-                stdin=names,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,  # Ctrl-C is for the server
-            )
-            assert process.stdout is not None
-            with process:
-                for line in process.stdout:
-                    yield json.loads(line)
-            if process.returncode != 0:
-                errors.seek(0)
-                last = errors.read().decode(errors="replace").strip().splitlines()[-1:]
-                raise RunError("".join(last).removeprefix("error: ") or "the process ended")
-
-    # --- the model -----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Train whenever labels or features have changed, in one thread: on a busy machine, several would wait."""
@@ -213,7 +167,7 @@ class Background:
         if lesson.is_enough:
             self._train(lesson)
         elif not self._of_run:
-            self._session.use_model(NO_GUESSES, model.ranking_of(lesson, None, self._session.seed))
+            self._session.use_model(NO_GUESSES, lesson.ranking(self._session.seed))
             self._session.show(model={"state": "waiting", "labels": 0, "why": WAITING})
 
     def _train(self, lesson: Lesson) -> None:
@@ -221,18 +175,18 @@ class Background:
         labels = len(lesson.order)
         if len(session.guesses.numbers) == 0:
             session.show(model={"state": "training", "labels": labels, "why": ""})
-        probabilities, ids = model.learn(lesson, seed, self._method)
+        probabilities, ids = lesson.learn(seed, self._method)
         if self._curve is None and not self._stopping.is_set():
-            self._curve = model.curve_of(lesson, seed, self._method)
+            self._curve = lesson.curve(seed, self._method)
         mixed, mixed_ids = self._mixed(probabilities, ids)
-        quality = model.quality_of(lesson, mixed, mixed_ids, self._curve or [])
+        quality = lesson.quality(mixed, mixed_ids, self._curve or [])
         self._curve = quality["curve"] if quality else self._curve
-        guesses = model.guesses_of(lesson.numbers, lesson.known, mixed, mixed_ids)
-        ranking = model.ranking_of(lesson, mixed, seed)
+        guesses = guesses_of(lesson.numbers, lesson.known, mixed, mixed_ids)
+        ranking = lesson.ranking(seed, mixed, mixed_ids)
         session.use_model(guesses._replace(doubts=session.guesses.doubts), ranking)
         session.show(model={"state": "ready", "labels": labels, "why": ""}, quality=quality)
         if not self._stopping.is_set():
-            session.use_model(guesses._replace(doubts=model.doubts_of(lesson, ids, seed)), ranking)
+            session.use_model(guesses._replace(doubts=lesson.doubts(seed)), ranking)
 
     def _mixed(self, probabilities: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The mean of these probabilities and those of the run, over the classes of both."""

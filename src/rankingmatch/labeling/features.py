@@ -5,16 +5,14 @@ directory for each folder, with blocks of rows that are written completely or no
 size and time of its file, so that an interrupted computation continues, and new files are added.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 import platformdirs
@@ -24,6 +22,7 @@ from rankingmatch.core.atomic import opened_atomically, write_atomically
 from rankingmatch.core.errors import DataError, RankingMatchError, first_line, writing_remedy
 from rankingmatch.data import decode_files
 from rankingmatch.data.bank import bank_directory, bank_key, delete_old_banks
+from rankingmatch.labeling.processes import Child
 
 __all__ = ["DIMENSION", "NETWORK", "SIDE", "Features", "compute_blocks", "feature_function"]
 
@@ -32,9 +31,6 @@ FORMAT = 1  # of the cached features and of the converted network
 BLOCK = 128  # rows
 ROW = np.dtype([("stamp", "S32"), ("features", np.float16, (DIMENSION,))])
 Compute = Callable[[np.ndarray], np.ndarray]
-
-
-# --- the server's side -------------------------------------------------------------------------------------------
 
 
 class Features:
@@ -48,34 +44,33 @@ class Features:
         self.values = np.zeros((len(files), DIMENSION), np.float16)
         self.known = np.zeros(len(files), bool)
         self.directory = bank_directory(bank_key(f"labeling {FORMAT} {NETWORK} {SIDE} {root.resolve()}"))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._stopping = threading.Event()
 
-    def compute(self, progress: Callable[[int], None], unreadable: Callable[[int, str], None]) -> None:
+    def compute(self, progress: Callable[[int], None], unreadable: Callable[[int], None]) -> None:
         """Read or compute all features; raise DataError if that is impossible.
 
         `progress` is called with the number of files that are done, `unreadable` with the index of each file that
-        cannot be decoded, and the reason.
+        cannot be decoded.
         """
         stamps = [_stamp(self._root, file) for file in self._files]
-        row_of = {stamp: row for row, stamp in enumerate(stamps)}
+        row_of = {stamp.encode(): row for row, stamp in enumerate(stamps)}
         self._read_cache(row_of)
         done = int(self.known.sum())
         progress(done)
-        missing: list[int] = np.flatnonzero(~self.known).tolist()
-        if missing and not self._stopping.is_set():
-            for block, bad in self._computed([(self._files[row], stamps[row]) for row in missing]):
-                done += self._insert(block, row_of) + len(bad)
-                for stamp, reason in bad:
-                    unreadable(row_of[stamp.encode()], reason)
-                progress(done)
+        missing = [(self._files[row], stamps[row]) for row in np.flatnonzero(~self.known)]
+        for answer in self._computed(missing) if missing and not self._stopping.is_set() else ():
+            # Without readable images, there is no block.
+            done += self._insert(self.directory / answer["block"], row_of) + len(answer["bad"])
+            for stamp in answer["bad"]:
+                unreadable(row_of[stamp.encode()])
+            progress(done)
 
     def stop(self) -> None:
         """Stop the computation; what is cached is kept."""
         self._stopping.set()
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait()
+        if self._child is not None:
+            self._child.stop()
 
     def _read_cache(self, row_of: dict[bytes, int]) -> None:
         """Take the rows that are cached; blocks without any are deleted."""
@@ -105,58 +100,37 @@ class Features:
             self.known[row] = True
         return len(found)
 
-    def _computed(self, missing: list[tuple[str, bytes]]) -> Iterator[tuple[Path, list[tuple[str, str]]]]:
-        """Start the process that computes, and pass on the blocks that it has written."""
-        files = [[os.path.join(self._root, file), stamp.decode()] for file, stamp in missing]  # noqa: PTH118
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "rankingmatch.labeling.features"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the server
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps({"directory": str(self.directory), "files": files}).encode())
-                process.stdin.close()
-            problem = "the process ended"
-            for line in process.stdout:
-                answer = json.loads(line)
-                problem = answer.get("problem", problem)
-                if "block" in answer:
-                    yield self.directory / answer["block"], answer["bad"]  # without readable images, a directory
-        if process.returncode != 0 and not self._stopping.is_set():
-            raise DataError(f"the features of the images cannot be computed: {problem}")
+    def _computed(self, missing: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """The answers of the process that computes: `compute_blocks` for files and stamps."""
+        files = [(os.path.join(self._root, file), stamp) for file, stamp in missing]  # noqa: PTH118
+        request = json.dumps({"directory": str(self.directory), "files": files}).encode()
+        self._child = Child("rankingmatch.labeling.features", request=request)
+        yield from self._child.answers()
 
 
-def _stamp(root: Path, file: str) -> bytes:
+def _stamp(root: Path, file: str) -> str:
     """What identifies the content of a file: name, size and time."""
     try:
         status = os.stat(os.path.join(root, file))  # noqa: PTH116, PTH118
         content = f"{file}\0{status.st_size}\0{status.st_mtime_ns}"
     except OSError:
         content = f"{file}\0missing"
-    return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32].encode()
+    return hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-# --- the process -------------------------------------------------------------------------------------------------
-
-
-def compute_blocks(directory: Path, files: Iterable[tuple[str, str]], answers: IO[str]) -> None:
+def compute_blocks(directory: Path, files: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
     """Compute features of files, given with their stamps, and write them to the directory in blocks.
 
-    `answers` gets a line of JSON for each block, with its name and the stamps of the files that cannot be decoded.
+    For each block, it gives its name and the stamps of the files that cannot be decoded.
     """
     stamp_of = dict(files)
     compute = feature_function()
     rows: list[tuple[bytes, np.ndarray]] = []
-    bad: list[tuple[str, str]] = []
+    bad: list[str] = []
     done = 0
     for decoded in decode_files(stamp_of, (SIDE, SIDE, 3), crop=True):
         done += len(decoded.files) + len(decoded.bad)
-        bad += [(stamp_of[file], reason) for file, reason in decoded.bad]
+        bad += [stamp_of[file] for file, _ in decoded.bad]
         if decoded.files:
             values = compute(decoded.images)
             rows += [(stamp_of[file].encode(), row) for file, row in zip(decoded.files, values, strict=True)]
@@ -165,7 +139,7 @@ def compute_blocks(directory: Path, files: Iterable[tuple[str, str]], answers: I
             if rows:
                 with opened_atomically(directory / name) as file:
                     np.save(file, np.array(rows, ROW))
-            print(json.dumps({"block": name, "bad": bad}), file=answers, flush=True)
+            yield {"block": name, "bad": bad}
             rows, bad = [], []
 
 
@@ -228,12 +202,12 @@ def main() -> None:
     """Read a request from standard input and answer on standard output."""
     request = json.load(sys.stdin)
     try:
-        compute_blocks(Path(request["directory"]), [(file, stamp) for file, stamp in request["files"]], sys.stdout)
+        for answer in compute_blocks(Path(request["directory"]), request["files"]):
+            print(json.dumps(answer), flush=True)
     except BrokenPipeError:
         os._exit(1)  # the server is gone
     except (RankingMatchError, OSError) as error:
-        print(json.dumps({"problem": first_line(error)}), flush=True)
-        sys.exit(1)
+        sys.exit(f"error: {first_line(error)}")
 
 
 if __name__ == "__main__":

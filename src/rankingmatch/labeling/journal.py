@@ -29,9 +29,6 @@ HEADER = (",".join(COLUMNS) + "\n").encode()
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-# --- the file ----------------------------------------------------------------------------------------------------
-
-
 class JournalError(DataError):
     """A journal that cannot be written at the moment; nothing of the request was saved."""
 
@@ -76,14 +73,14 @@ class Journal:
             return
         try:
             file = self._opened()
-            self._check_unchanged(file)
             content = rest = self._prefix(file) + format_events(events)
             self._torn = True
             while rest:
                 rest = rest[os.write(file, rest) :]
             os.fsync(file)
         except OSError as error:
-            self._cut()
+            with contextlib.suppress(OSError):  # if that fails, too, the next append tries again
+                self._cut()
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 message = f"the disk is full: nothing was saved to {self.path}; free some space and try again"
             else:
@@ -94,7 +91,10 @@ class Journal:
         self._torn = False
 
     def _opened(self) -> int:
-        """The file, created if necessary, without an incomplete last row."""
+        """The file, created if necessary, without an incomplete last row; its rows must not get lost.
+
+        Raise JournalError if another program has changed or replaced it.
+        """
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, _OPEN, 0o644)
@@ -103,35 +103,25 @@ class Journal:
                 os.fsync(directory)  # a power failure does not lose the name of a new file
             finally:
                 os.close(directory)
-        if self._torn:
-            os.ftruncate(self._file, self._end)
-            self._torn = False
+        self._cut()
+        ours = os.fstat(self._file)
+        if not os.path.lexists(self.path):
+            raise JournalError(f"{self.path} was deleted by another program; stop the server and start it again")
+        if not os.path.samestat(ours, self.path.lstat()) or ours.st_size != self._end:
+            raise JournalError(f"{self.path} was changed by another program; stop the server and start it again")
         return self._file
 
-    def _check_unchanged(self, file: int) -> None:
-        """Raise JournalError if another program has changed or replaced the file: its rows must not get lost."""
-        ours = os.fstat(file)
-        try:
-            theirs: os.stat_result | None = self.path.lstat()
-        except FileNotFoundError:
-            theirs = None
-        same = theirs is not None and (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
-        if not same or ours.st_size != self._end:
-            what = "deleted" if theirs is None else "changed"
-            raise JournalError(f"{self.path} was {what} by another program; stop the server and start it again")
+    def _cut(self) -> None:
+        """Remove what follows the complete rows."""
+        if self._file is not None and self._torn:
+            os.ftruncate(self._file, self._end)
+            self._torn = False
 
     def _prefix(self, file: int) -> bytes:
         """What must precede the next row: the names of the columns, or a line break that an editor dropped."""
         if self._end == 0:
             return HEADER
         return b"" if os.pread(file, 1, self._end - 1) == b"\n" else b"\n"
-
-    def _cut(self) -> None:
-        """Remove what a failed write has left; if that fails, too, the next append tries again."""
-        if self._file is not None and self._torn:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self._end)
-                self._torn = False
 
     def copy(self, target: Path) -> None:
         """Write the complete rows to another file."""
@@ -161,9 +151,6 @@ def _locked(path: Path) -> FileLock:
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror}); choose another file for the labels") from error
     return locked
-
-
-# --- the labels --------------------------------------------------------------------------------------------------
 
 
 class Mark(NamedTuple):

@@ -9,18 +9,7 @@ from rankingmatch.heads.linear import fit_head
 from rankingmatch.labeling.random_checks import advice, error_point
 from rankingmatch.labeling.selection import next_images
 
-__all__ = [
-    "NO_GUESSES",
-    "Guesses",
-    "Lesson",
-    "curve_of",
-    "doubts_of",
-    "guesses_of",
-    "learn",
-    "out_of_fold",
-    "quality_of",
-    "ranking_of",
-]
+__all__ = ["NO_GUESSES", "Doubt", "Guesses", "Lesson", "guesses_of", "out_of_fold"]
 
 RANKED = 64  # images that are ordered at once
 FEWEST = 2  # labels of each of two classes
@@ -28,17 +17,21 @@ CURVE_STEPS = (8, 4, 2)  # an eighth, a quarter and half of the labels
 FOLDS = 5
 
 
-class Guesses(NamedTuple):
-    """What a model predicts: ascending image numbers (m,), class ids (m,), confidences (m,); and doubts about labels.
+class Doubt(NamedTuple):
+    """A labeled image that a model contradicts, what it predicts instead, and how confident it is."""
 
-    Doubts are labeled images that the model contradicts, each with the class that it predicts instead and its
-    confidence, the most confident ones first.
-    """
+    number: int
+    class_id: int
+    confidence: float
+
+
+class Guesses(NamedTuple):
+    """What a model predicts: ascending image numbers (m,), class ids (m,), confidences (m,); and its doubts."""
 
     numbers: np.ndarray
     classes: np.ndarray
     confidences: np.ndarray
-    doubts: tuple[tuple[int, int, float], ...] = ()
+    doubts: tuple[Doubt, ...] = ()  # the most confident ones first
 
     def of(self, number: int) -> tuple[int, float] | None:
         """Class and confidence for an image; None if the model has not seen it."""
@@ -49,6 +42,13 @@ class Guesses(NamedTuple):
 
 
 NO_GUESSES = Guesses(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def guesses_of(numbers: np.ndarray, known: np.ndarray, probabilities: np.ndarray, class_ids: np.ndarray) -> Guesses:
+    """The most probable class of every image whose row is known."""
+    rows = np.flatnonzero(known)
+    rows = rows[np.argsort(numbers[rows])]
+    return Guesses(numbers[rows], class_ids[probabilities[rows].argmax(1)], probabilities[rows].max(1))
 
 
 class Lesson(NamedTuple):
@@ -67,56 +67,71 @@ class Lesson(NamedTuple):
     known: np.ndarray
 
     @property
-    def class_ids(self) -> np.ndarray:
-        """The ids of the classes with labels for training, ascending."""
-        return np.unique(self.labels[self.labels >= 0])
-
-    @property
     def is_enough(self) -> bool:
         """Whether there are enough labels to train a head."""
         counts = np.unique(self.labels[self.labels >= 0], return_counts=True)[1]
         return int((counts >= FEWEST).sum()) >= 2
 
-    def with_labels_of(self, rows: np.ndarray) -> "Lesson":
-        """The same without the labels of other rows; those that must not be chosen stay so."""
-        labels = np.where(self.labels >= 0, -1, self.labels)
-        labels[rows] = self.labels[rows]
-        return self._replace(labels=labels)
+    def learn(self, seed: int, method: str) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities (m, classes) of a head that is trained on the labels, and class ids."""
+        labels, class_ids = self._compact()
+        head = fit_head(self.features, labels, len(class_ids), seed, method)
+        return head.probabilities(self.features), class_ids
 
+    def ranking(
+        self, seed: int, probabilities: np.ndarray | None = None, class_ids: np.ndarray | None = None
+    ) -> list[tuple[int, str]]:
+        """The images to label next, with the reasons; probabilities (m, classes) are those of these class ids."""
+        chosen = next_images(self.features, self._compact(class_ids)[0], probabilities, RANKED, seed)
+        return [(int(self.numbers[row]), why) for row, why in chosen]
 
-def learn(lesson: Lesson, seed: int, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities (m, classes) of a head that is trained on the labels, and class ids."""
-    class_ids = lesson.class_ids
-    head = fit_head(lesson.features, _compact(lesson.labels, class_ids), len(class_ids), seed, method)
-    return head.probabilities(lesson.features), class_ids
+    def doubts(self, seed: int) -> tuple[Doubt, ...]:
+        """Labels that a model contradicts which was trained without them.
 
+        Random checks are not among them: if only those that the model contradicts were corrected, its error would look
+        lower than it is.
+        """
+        labels, class_ids = self._compact()
+        rows = np.flatnonzero(labels >= 0)
+        predicted = out_of_fold(self.features, labels, len(class_ids), seed)
+        best, confidence = predicted.argmax(1), predicted.max(1)
+        wrong = np.flatnonzero(best != labels[rows])
+        wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
+        return tuple(
+            Doubt(int(self.numbers[rows[at]]), int(class_ids[best[at]]), float(confidence[at])) for at in wrong
+        )
 
-def guesses_of(numbers: np.ndarray, known: np.ndarray, probabilities: np.ndarray, class_ids: np.ndarray) -> Guesses:
-    """The most probable class of every image whose row is known."""
-    rows = np.flatnonzero(known)
-    rows = rows[np.argsort(numbers[rows])]
-    return Guesses(numbers[rows], class_ids[probabilities[rows].argmax(1)], probabilities[rows].max(1))
+    def curve(self, seed: int, method: str) -> list[dict[str, float]]:
+        """The error with an eighth, a quarter and half of the labels, in the order in which they were given."""
+        points = []
+        for count in [len(self.order) // divisor for divisor in CURVE_STEPS]:
+            labels = np.where(self.labels >= 0, -1, self.labels)
+            labels[self.order[:count]] = self.labels[self.order[:count]]
+            part = self._replace(labels=labels)
+            if part.is_enough and (self.checks >= 0).any():
+                points.append(self._point(*part.learn(seed, method), count))
+        return points
 
+    def quality(
+        self, probabilities: np.ndarray, class_ids: np.ndarray, curve: Sequence[dict[str, float]]
+    ) -> dict[str, Any] | None:
+        """The error on the random checks as the page shows it; None without any."""
+        if not (self.checks >= 0).any():
+            return None
+        point = self._point(probabilities, class_ids, len(self.order))
+        # A point for each tenth more labels is enough.
+        points = [*(one for one in curve if one["labels"] <= 0.9 * point["labels"]), point]
+        return {**point, "curve": points, "advice": advice(points)}
 
-def ranking_of(lesson: Lesson, probabilities: np.ndarray | None, seed: int) -> list[tuple[int, str]]:
-    """The images to label next, with the reasons."""
-    labels = _compact(lesson.labels, lesson.class_ids)
-    chosen = next_images(lesson.features, labels, probabilities, RANKED, seed)
-    return [(int(lesson.numbers[row]), why) for row, why in chosen]
+    def _point(self, probabilities: np.ndarray, class_ids: np.ndarray, labels: int) -> dict[str, float]:
+        rows = np.flatnonzero(self.checks >= 0)
+        wrong = int((class_ids[probabilities[rows].argmax(1)] != self.checks[rows]).sum())
+        return error_point(labels, wrong, len(rows))
 
-
-def doubts_of(lesson: Lesson, class_ids: np.ndarray, seed: int) -> tuple[tuple[int, int, float], ...]:
-    """Labels that a model contradicts which was trained without them: number, class id and confidence.
-
-    Random checks are not among them: if only those that the model contradicts were corrected, its error would look
-    lower than it is.
-    """
-    rows = np.flatnonzero(lesson.labels >= 0)
-    predicted = out_of_fold(lesson.features, _compact(lesson.labels, class_ids), len(class_ids), seed)
-    best, confidence = class_ids[predicted.argmax(1)], predicted.max(1)
-    wrong = np.flatnonzero(best != lesson.labels[rows])
-    wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
-    return tuple((int(lesson.numbers[rows[at]]), int(best[at]), float(confidence[at])) for at in wrong)
+    def _compact(self, class_ids: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The labels with 0, 1, … instead of the ids of the classes, and these; negative values stay."""
+        class_ids = np.unique(self.labels[self.labels >= 0]) if class_ids is None else class_ids
+        return np.where(self.labels >= 0, np.searchsorted(class_ids, self.labels), self.labels), class_ids
 
 
 def out_of_fold(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> np.ndarray:
@@ -134,34 +149,3 @@ def out_of_fold(features: np.ndarray, labels: np.ndarray, classes: int, seed: in
             head = fit_head(features, hidden, classes, seed)
             probabilities[folds == fold] = head.probabilities(features[rows[folds == fold]])
     return probabilities
-
-
-def curve_of(lesson: Lesson, seed: int, method: str) -> list[dict[str, float]]:
-    """The error with an eighth, a quarter and half of the labels, in the order in which they were given."""
-    counts = [len(lesson.order) // divisor for divisor in CURVE_STEPS]
-    parts = [(lesson.with_labels_of(lesson.order[:count]), count) for count in counts]
-    has_checks = bool((lesson.checks >= 0).any())
-    return [_point(part, *learn(part, seed, method), count) for part, count in parts if part.is_enough and has_checks]
-
-
-def quality_of(
-    lesson: Lesson, probabilities: np.ndarray, class_ids: np.ndarray, curve: Sequence[dict[str, float]]
-) -> dict[str, Any] | None:
-    """The error on the random checks as the page shows it; None without any."""
-    if not (lesson.checks >= 0).any():
-        return None
-    point = _point(lesson, probabilities, class_ids, len(lesson.order))
-    # A point for each tenth more labels is enough.
-    points = [*(one for one in curve if one["labels"] <= 0.9 * point["labels"]), point]
-    return {**point, "curve": points, "advice": advice(points)}
-
-
-def _point(lesson: Lesson, probabilities: np.ndarray, class_ids: np.ndarray, labels: int) -> dict[str, float]:
-    rows = np.flatnonzero(lesson.checks >= 0)
-    wrong = int((class_ids[probabilities[rows].argmax(1)] != lesson.checks[rows]).sum())
-    return error_point(labels, wrong, len(rows))
-
-
-def _compact(labels: np.ndarray, class_ids: np.ndarray) -> np.ndarray:
-    """Class ids → 0, 1, …; negative values stay."""
-    return np.where(labels >= 0, np.searchsorted(class_ids, np.maximum(labels, 0)), labels)

@@ -9,15 +9,15 @@ images that it is unsure about [2].
 2. Bae et al., Uncertainty Herding: One Active Learning Method for All Label Budgets, 2025.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 
 import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.heads.smoothing import known_rows, unit_features
-from rankingmatch.labeling.random_checks import is_check_turn
+from rankingmatch.labeling.random_checks import CHECK_EVERY, is_check_turn
 
 __all__ = ["NOT_SELECTABLE", "UNLABELED", "ImageQueue", "Reason", "next_images"]
 
@@ -38,9 +38,6 @@ class Reason(StrEnum):
     CHECK = "random check"
     ORDER = "random order"
     UNDONE = "undone"
-
-
-# --- the best images ---------------------------------------------------------------------------------------------
 
 
 def next_images(
@@ -64,7 +61,10 @@ def next_images(
     mean = np.asarray(features[reference], np.float32).mean(0)
     target = unit_features(features[reference], mean)
     kernel = _kernel(unit_features(features[candidates], mean), target)
-    covered = _coverage(target, unit_features(features[labels >= 0], mean))
+    labeled = unit_features(features[labels >= 0], mean)
+    covered = np.zeros(len(target), np.float32)
+    for start in range(0, len(labeled), EXAMINED):
+        covered = np.maximum(covered, _kernel(target, labeled[start : start + EXAMINED]).max(1))
     weights = 1.0 if probabilities is None else _uncertainty(probabilities[reference]) ** DOUBT
     chosen = candidates[_greedy(kernel, covered, weights, count)]
     return list(zip(chosen.tolist(), _reasons(chosen, labels, probabilities), strict=True))
@@ -81,14 +81,6 @@ def _kernel(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     similarity -= 1
     similarity *= SHARPNESS
     return np.asarray(np.exp(similarity, out=similarity))
-
-
-def _coverage(target: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """For each target, its largest kernel value with a chosen image; zero without one."""
-    covered = np.zeros(len(target), np.float32)
-    for start in range(0, len(chosen), EXAMINED):
-        covered = np.maximum(covered, _kernel(target, chosen[start : start + EXAMINED]).max(1))
-    return covered
 
 
 def _uncertainty(probabilities: np.ndarray) -> np.ndarray:
@@ -129,9 +121,6 @@ def _reasons(chosen: np.ndarray, labels: np.ndarray, probabilities: np.ndarray |
     ]
 
 
-# --- who gets them -----------------------------------------------------------------------------------------------
-
-
 class ImageQueue:
     """Hands out images, each with a reason, so that no two people are given the same one.
 
@@ -145,51 +134,47 @@ class ImageQueue:
         self._ranking: list[tuple[int, str]] = []
         self._handed_out = 0
         self._queues: dict[str, list[tuple[int, str]]] = {}
-        self._owner: dict[int, tuple[str, float]] = {}
+        self._asked: dict[str, float] = {}  # when each client asked last
+
+    def preview(self) -> Iterator[int]:
+        """All images in the order in which they come without a better one."""
+        checks = iter(self.checks)
+        for number, image in enumerate(self._order, 1):
+            yield image
+            if number % (CHECK_EVERY - 1) == 0:
+                yield from islice(checks, 1)
+        yield from checks
 
     def rank(self, ranking: Iterable[tuple[int, str]]) -> None:
         """Use a better order from now on."""
         self._ranking = [(number, why) for number, why in ranking if number not in self.checks]
-        for client, queue in self._queues.items():
-            for number, _ in queue[KEPT:]:
-                self._owner.pop(number, None)
-            self._queues[client] = queue[:KEPT]
+        self._queues = {client: queue[:KEPT] for client, queue in self._queues.items()}
 
     def take(
         self, client: str, count: int, is_open: Callable[[int], bool], now: float, without: Collection[int] = ()
     ) -> list[tuple[int, str]]:
         """The next `count` images of a client that are still to be labeled, `without` those it has already."""
-        self._expire(now)
-        queue = [turn for turn in self._queues.get(client, ()) if is_open(turn[0])]
+        self._asked[client] = now
+        self._asked = {one: time for one, time in self._asked.items() if now - time <= RESERVED}
+        self._queues = {one: self._queues.get(one, []) for one in self._asked}
+        self._queues[client] = queue = [turn for turn in self._queues[client] if is_open(turn[0])]
         found = [turn for turn in queue if turn[0] not in without]
-        while len(found) < count and (turn := self._choose(is_open, without)) is not None:
-            self._owner[turn[0]] = (client, now)
+        taken = {number for one in self._queues.values() for number, _ in one}.union(without)
+        while len(found) < count and (turn := self._choose(lambda n: n not in taken and is_open(n))) is not None:
+            taken.add(turn[0])
             queue.append(turn)
             found.append(turn)
-        self._queues[client] = queue
-        self._owner |= {number: (client, now) for number, _ in queue}
         return found[:count]
 
     def put_back(self, client: str, number: int, now: float) -> None:
         """Give a client an image again whose label was undone, before all others."""
         others = [turn for turn in self._queues.get(client, ()) if turn[0] != number]
-        self._queues[client] = [(number, Reason.UNDONE), *others]
-        self._owner[number] = (client, now)
+        self._queues[client], self._asked[client] = [(number, Reason.UNDONE), *others], now
 
-    def _choose(self, is_open: Callable[[int], bool], without: Collection[int]) -> tuple[int, str] | None:
+    def _choose(self, is_free: Callable[[int], bool]) -> tuple[int, str] | None:
         checks = zip(self.checks, repeat(Reason.CHECK))  # the folder may be large: nothing is listed
         others = chain(self._ranking, zip(self._order, repeat(Reason.ORDER)))
         in_turn = chain(checks, others) if is_check_turn(self._handed_out) else chain(others, checks)
-        free = (turn for turn in in_turn if not (turn[0] in self._owner or turn[0] in without) and is_open(turn[0]))
-        turn = next(free, None)
+        turn = next((one for one in in_turn if is_free(one[0])), None)
         self._handed_out += turn is not None
         return turn
-
-    def _expire(self, now: float) -> None:
-        """Forget clients that have not asked for a while."""
-        expired = {number for number, (_, time) in self._owner.items() if now - time > RESERVED}
-        for number in expired:
-            del self._owner[number]
-        if expired:
-            active = {client for client, _ in self._owner.values()}
-            self._queues = {client: queue for client, queue in self._queues.items() if client in active}

@@ -23,9 +23,9 @@ from rankingmatch.core.names import printable
 from rankingmatch.data.decode import UnreadableError, view_image
 from rankingmatch.labeling.folder import export_folders
 from rankingmatch.labeling.journal import JournalError
+from rankingmatch.labeling.processes import Training
 from rankingmatch.labeling.security import REPORT_POLICY, Access, Guard
 from rankingmatch.labeling.session import RequestError, Session
-from rankingmatch.labeling.training import Training
 
 __all__ = ["make_app"]
 
@@ -70,9 +70,6 @@ def make_app(
     ]
     handlers: dict[Any, Any] = {RankingMatchError: _refused, HTTPException: _refused, Exception: _failed}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), access, recognize)
-
-
-# --- files, images and events ------------------------------------------------------------------------------------
 
 
 def _page_file(name: str) -> Response:
@@ -127,9 +124,6 @@ async def _events(session: Session, request: Request, is_stopping: Callable[[], 
             return
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
 def _reading(session: Session) -> dict[str, Callable[[QueryParams], Answer]]:
     def next_images(query: QueryParams) -> Answer:
         client, count = _client(query.get("client")), _integer(query.get("count", 8), "count")
@@ -159,9 +153,6 @@ def _asked(action: Callable[[QueryParams], Answer]) -> Callable[[Request], Respo
 
 def _page_number(query: QueryParams) -> int:
     return max(0, _integer(query.get("page", 0), "page"))
-
-
-# --- writing -----------------------------------------------------------------------------------------------------
 
 
 def _writing(session: Session, training: Training) -> list[tuple[str, Callable[[Answer], Answer | None]]]:
@@ -225,9 +216,6 @@ def _posted(session: Session, action: Callable[[Answer], Answer | None]) -> Call
         return JSONResponse({"state": await asyncio.to_thread(session.state), **(answer or {})})
 
     return endpoint
-
-
-# --- values and errors -------------------------------------------------------------------------------------------
 
 
 def _integer(value: Any, name: str) -> int:

@@ -13,12 +13,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.labeling.processes import Training
 from rankingmatch.labeling.security import Access
 from rankingmatch.labeling.server import make_app
 from rankingmatch.labeling.session import Session
-from rankingmatch.labeling.training import Training
 
-__all__ = ["DEFAULT_PORT", "protocol_with_strangers", "serve"]
+__all__ = ["DEFAULT_PORT", "listen", "make_server", "serve"]
 
 DEFAULT_PORT = 8765
 SECONDS_TO_STOP = 2
@@ -33,20 +33,54 @@ def serve(session: Session, training: Training, host: str, port: int | None, sta
     Without a port, it listens on the default one or, if it is taken, on any that is free. `started` is then called with
     the address to open, which contains the token.
     """
-    listening = _listen(host, port)
+    listening = listen(host, port)
     access = Access(secrets.token_urlsafe(24), listening.getsockname()[1], host)
-    servers: list[uvicorn.Server] = []
+    server = make_server(session, training, access)
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    started(f"http://{shown}:{access.port}/?token={access.token}")
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: uvicorn raises signals again
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listening])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        listening.close()
+
+
+def make_server(session: Session, training: Training, access: Access) -> uvicorn.Server:
+    """The server of a session.
+
+    A connection that has not shown the token is closed after a while, the oldest at once if there are too many: nobody
+    without the token can hold all connections.
+    """
     strangers: dict[Any, H11Protocol] = {}
+
+    class Protocol(H11Protocol):
+        """A connection, by the address of the client in `strangers` until a request has the token."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            strangers[self.client] = self
+            self.loop.call_later(SECONDS_OF_STRANGERS, self.close_stranger)
+            if len(strangers) > MOST_STRANGERS:
+                strangers.pop(next(iter(strangers))).transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.close_stranger()
+            super().connection_lost(exc)
+
+        def close_stranger(self) -> None:
+            """Close the connection, unless the client is known."""
+            if strangers.get(self.client) is self:
+                del strangers[self.client]
+                self.transport.abort()
+
     app: Any = make_app(
-        session,
-        training,
-        access,
-        lambda: bool(servers) and servers[0].should_exit,
-        lambda client: strangers.pop(client, None),
+        session, training, access, lambda: server.should_exit, lambda client: strangers.pop(client, None)
     )
     config = uvicorn.Config(
         app,
-        http=protocol_with_strangers(strangers),
+        http=Protocol,
         log_level="warning",
         access_log=False,  # addresses contain the token
         lifespan="off",
@@ -56,50 +90,12 @@ def serve(session: Session, training: Training, host: str, port: int | None, sta
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
-    servers.append(uvicorn.Server(config))
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    started(f"http://{shown}:{access.port}/?token={access.token}")
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: uvicorn raises signals again
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            servers[0].run(sockets=[listening])
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-        listening.close()
+    server = uvicorn.Server(config)
+    return server
 
 
-def protocol_with_strangers(strangers: dict[Any, H11Protocol]) -> type[H11Protocol]:
-    """A protocol that keeps the connections without the token in `strangers`, by the address of the client.
-
-    Whoever recognizes a client takes it out. The others are closed after a while, the oldest at once if there are too
-    many: nobody without the token can hold all connections of the server.
-    """
-
-    class Protocol(H11Protocol):
-        """A connection."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            strangers[self.client] = self
-            self.loop.call_later(SECONDS_OF_STRANGERS, self.close_stranger)
-            if len(strangers) > MOST_STRANGERS:
-                next(iter(strangers.values())).close_stranger()  # type: ignore[attr-defined]
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if strangers.get(self.client) is self:
-                del strangers[self.client]
-            super().connection_lost(exc)
-
-        def close_stranger(self) -> None:
-            """Close the connection, unless the client is known by now."""
-            if strangers.get(self.client) is self:
-                del strangers[self.client]
-                self.transport.abort()
-
-    return Protocol
-
-
-def _listen(host: str, port: int | None) -> socket.socket:
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket that listens; raise ConfigError if that is impossible."""
     if not host.strip():
         raise ConfigError(f"{setting('host')} is empty; name an address, or leave the option out to use 127.0.0.1")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -71,8 +71,7 @@ class Session:
         self._shown |= {"quality": None, "training": None, "problem": None, "failure": None}
         marks = {number: self.mark(number) for number in draw_checks(len(files), seed).tolist()}
         self.checks = [number for number, mark in marks.items() if mark is None or mark.part != "train"]
-        self.order = np.random.default_rng(seed).permutation(len(files))
-        self.queue = ImageQueue(self.order.tolist(), self.checks)
+        self.queue = ImageQueue(np.random.default_rng(seed).permutation(len(files)).tolist(), self.checks)
 
     def _new_events(self, given: Iterable[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
         """Those of the given events that the journal does not have, applied to the state."""

@@ -1,4 +1,4 @@
-"""Training from the labeling page: `rankingmatch train` in a process of its own."""
+"""Processes that a session starts: any that answers with lines of JSON, and the trainings of the page."""
 
 import contextlib
 import json
@@ -9,29 +9,74 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from rankingmatch.core.errors import first_line
+from rankingmatch.core.errors import DataError, first_line
 from rankingmatch.core.options import flag
 from rankingmatch.labeling.random_checks import error_interval
 from rankingmatch.labeling.session import RequestError, Session
 
-__all__ = ["Training"]
+__all__ = ["Child", "Training"]
 
 MORE: list[str] = []  # arguments of every training, for tests
+
+
+class Child:
+    """A Python process that reads a request from standard input, and prints answers as lines of JSON."""
+
+    def __init__(self, *arguments: str, request: bytes = b"") -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the last answer
+        with tempfile.TemporaryFile() as given:
+            given.write(request)
+            given.seek(0)
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", *arguments],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,  # Ctrl-C is for the server, which then stops the process itself
+            )
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """What it prints; DataError with the last line of its errors if it fails."""
+        assert self.process.stdout is not None
+        with self._errors, self.process:
+            for line in self.process.stdout:
+                with contextlib.suppress(ValueError):
+                    yield json.loads(line)
+            if code := self.process.wait():
+                self._errors.seek(0)
+                errors = self._errors.read().decode(errors="replace").strip().splitlines()
+                raise DataError(errors[-1].removeprefix("error: ") if errors else f"the process ended with code {code}")
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """Ask it to stop."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)  # SIGINT is ignored in the background of a script
 
 
 class Training:
     """The trainings of a session, one at a time; `directory` is where run directories are created."""
 
     def __init__(self, session: Session, directory: Path = Path("runs")) -> None:
-        self._session = session
-        self._directory = directory
-        self._process: subprocess.Popen[str] | None = None
+        self._session, self._directory = session, directory
+        self._child: Child | None = None
         self._runs: dict[str, Path] = {}
         self._stopped = False
         self._lock = threading.Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether a training is running."""
+        return self._child is not None and self._child.running
 
     def start(self) -> None:
         """Start to train on the labels so far; raise RequestError if that is not possible."""
@@ -45,39 +90,23 @@ class Training:
             shown = {"state": "running", "step": 0, "steps": None, "eta": None, "error": None}
             shown |= {"message": "preparing the images", "done": 0, "total": None, "test": 0, "report": None}
             shown |= {"command": shlex.join(["rankingmatch", *command])}
-            errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - the thread closes it
             self._stopped = False
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rankingmatch", *command, *MORE, flag("json")],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                errors="replace",
-                start_new_session=True,  # Ctrl-C is for the server, which then stops the training itself
-            )
+            self._child = Child("rankingmatch", *command, *MORE, flag("json"))
             self._session.show(training=shown)
-            threading.Thread(target=self._follow, args=(self._process, run, shown, errors), daemon=True).start()
-
-    @property
-    def running(self) -> bool:
-        """Whether a training is running."""
-        return self._process is not None and self._process.poll() is None
+            threading.Thread(target=self._follow, args=(self._child, run, shown), daemon=True).start()
 
     def stop(self) -> None:
         """Ask the training to write a checkpoint and stop."""
-        process = self._process
-        if process is not None and process.poll() is None:
+        if self._child is not None and self._child.running:
             self._stopped = True
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)  # SIGINT is ignored in the background of a script
+            self._child.stop()
 
     def close(self, seconds: float = 20) -> None:
         """Stop the training and wait for it."""
         self.stop()
-        if self._process is not None:
+        if self._child is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(seconds)
+                self._child.process.wait(seconds)
 
     def report_of(self, name: str) -> Path:
         """The report of a run of this session; raise RequestError if there is none."""
@@ -102,28 +131,20 @@ class Training:
             ) from error
         return run, Path(f"{run}.csv")
 
-    def _follow(self, process: "subprocess.Popen[str]", run: Path, shown: dict[str, Any], errors: IO[str]) -> None:
+    def _follow(self, child: Child, run: Path, shown: dict[str, Any]) -> None:
         """Show the events of a training until it ends."""
-        assert process.stdout is not None
-        end: dict[str, Any] = {"state": "failed", "eta": None}
         try:
-            with process, errors:
-                for line in process.stdout:
-                    with contextlib.suppress(ValueError, KeyError, TypeError, ZeroDivisionError):
-                        shown = {**shown, **_progress(json.loads(line), shown)}
-                        self._session.show(training=shown)
-                code = process.wait()
-                errors.seek(0)
-                last = (errors.read().strip().splitlines() or [f"training ended with code {code}"])[-1]
-            if code == 0:
-                self._runs[run.name] = run
-                report = f"/report/{run.name}" if (run / "report.html").is_file() else None
-                end = {"state": "done", "eta": 0, "message": f"the model is in {run}", "report": report}
-            else:
-                resume = shlex.join(["rankingmatch", "train", flag("resume"), flag("out"), str(run)])
-                end["message"] = f"stopped; to resume: {resume}" if self._stopped else last.removeprefix("error: ")
-        except Exception as error:  # a thread that ended silently would show "running" for ever
-            end["message"] = f"the training cannot be followed: {first_line(error)}"
+            for event in child.answers():
+                with contextlib.suppress(ValueError, KeyError, TypeError, ZeroDivisionError):
+                    shown = {**shown, **_progress(event, shown)}
+                    self._session.show(training=shown)
+            self._runs[run.name] = run
+            report = f"/report/{run.name}" if (run / "report.html").is_file() else None
+            end = {"state": "done", "eta": 0, "message": f"the model is in {run}", "report": report}
+        except Exception as error:  # the thread must not end silently: the page would wait for ever
+            resume = shlex.join(["rankingmatch", "train", flag("resume"), flag("out"), str(run)])
+            message = f"stopped; to resume: {resume}" if self._stopped else first_line(error)
+            end = {"state": "failed", "eta": None, "message": message}
         self._session.show(training={**shown, **end})
 
 

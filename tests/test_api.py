@@ -1,11 +1,14 @@
 """The public names: what `import rankingmatch as rm` offers, lazily and without leaking anything else."""
 
+import csv
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from image_folders import class_folders
 
 import rankingmatch as rm
 
@@ -61,3 +64,34 @@ def test_python_users_never_see_flags() -> None:
     assert "--" not in str(caught.value)
     assert caught.value.settings == ("learning_rate",)
     assert caught.value.spelled(lambda name: f"<{name}>").startswith("<learning_rate> is -1.0")
+
+
+def test_a_run_is_evaluated_predicts_and_is_exported(tmp_path: Path) -> None:
+    folder = class_folders(tmp_path / "photos/train", size=(8, 8)).parent
+    class_folders(folder / "test", each=2, size=(8, 8))
+    given: dict[str, Any] = {
+        "steps": 4,
+        "batch_size": 4,
+        "mu": 1,
+        "threads": 1,
+        "pretrained": False,
+        "network": "small",
+    }
+    run = rm.train(folder, method="supervised", out=tmp_path / "run", report=False, **given)
+    (tmp_path / "new").mkdir()
+    files = [shutil.copy(path, tmp_path / "new") for path in sorted((folder / "test").rglob("*.png"))[:2]]
+    (tmp_path / "new/z.png").write_bytes(b"not an image")
+    found = rm.predict(str(run.path), tmp_path / "new", out=tmp_path / "t.csv", sort_into=tmp_path / "sorted")
+    rows = list(csv.DictReader((tmp_path / "t.csv").read_text().splitlines()))
+    assert list(found.files) == sorted(files) == [row["file"] for row in rows]
+    assert found.labels == [row["label"] for row in rows]
+    assert found.probabilities.max(1) == pytest.approx([float(row["confidence"]) for row in rows], abs=1e-6)
+    assert [file for file, _ in found.skipped] == [str(tmp_path / "new/z.png")]
+    assert len(list((tmp_path / "sorted").rglob("*.png"))) == 2
+    assert rm.predict(run, files).files == found.files
+    assert rm.evaluate(run)["images"] == 6
+    assert rm.export(run, tmp_path / "model.onnx").classes == found.classes
+    with pytest.raises(rm.ConfigError, match=r"out .* has the name of an image"):
+        rm.predict(run, files, out=files[0])
+    with pytest.raises(rm.ConfigError, match="link needs sort_into"):
+        rm.predict(run, files, link=True)

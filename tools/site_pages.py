@@ -41,8 +41,8 @@ REFERENCES = {
     ),
     "api/runs.md": Reference(
         "Runs",
-        "The `train` command as a function, and the run directory it writes.",
-        ("train", "Run", "runs.directory.Result"),
+        "The commands `train`, `evaluate`, `predict` and `export` as functions, and the run directory.",
+        ("train", "evaluate", "predict", "export", "Run", "runs.directory.Result", "runs.export.Exported"),
     ),
     "api/losses.md": Reference("Losses", "", ("losses",)),
     "api/augment.md": Reference(

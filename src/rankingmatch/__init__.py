@@ -4,6 +4,7 @@
 
     clf = rm.RankingMatchClassifier().fit(X, y)        # scikit-learn's interface; y is -1 where unlabeled
     run = rm.train("photos", labels=40, out="runs/1")  # what `rankingmatch train` does
+    rm.evaluate(run), rm.predict(run, "new-photos"), rm.export(run, "photos.onnx")
     rm.losses, rm.augment, rm.methods, rm.networks     # plain PyTorch, for your own training loop
 
 Everything is imported on first use, so that `import rankingmatch` does not import torch.
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     )
     from rankingmatch.estimator import RankingMatchClassifier
     from rankingmatch.runs.directory import Run
+    from rankingmatch.runs.evaluate import evaluate
+    from rankingmatch.runs.export import export
+    from rankingmatch.runs.predict import predict
     from rankingmatch.runs.train import train
 
 __version__ = "0.2.0"
@@ -48,9 +52,12 @@ __all__ = [
     "RunError",
     "__version__",
     "augment",
+    "evaluate",
+    "export",
     "losses",
     "methods",
     "networks",
+    "predict",
     "train",
 ]
 
@@ -60,7 +67,7 @@ _MODULES = {
     "Interrupted": "core.errors",
     "RankingMatchClassifier": "estimator",
     "Run": "runs.directory",
-    "train": "runs.train",
+    **{name: f"runs.{name}" for name in ("evaluate", "export", "predict", "train")},
     **dict.fromkeys(["augment", "losses", "methods", "networks"], ""),
 }
 

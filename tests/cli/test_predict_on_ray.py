@@ -13,9 +13,9 @@ from PIL import Image
 
 from rankingmatch.cli import main
 from rankingmatch.core.errors import RunError
-from rankingmatch.runs import predict_on_ray
+from rankingmatch.runs import predict
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.predict import predict_files
+from rankingmatch.runs.predict import predict_files, predict_on_ray
 from rankingmatch.runs.ray import WithoutRay, ray_connection
 
 FILES = 1000
@@ -46,7 +46,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict_on_ray, "GROUPS", 1)
+    monkeypatch.setattr(predict, "GROUPS", 1)
 
 
 @needs_ray
@@ -68,13 +68,13 @@ def test_workers_that_are_killed_twice_cost_their_pieces_only(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"
-    monkeypatch.setattr(predict_on_ray, "_predict", dying_task(predict_on_ray._predict, calls, at=(2, 6)))
+    monkeypatch.setattr(predict, "_predict_piece", dying_task(predict._predict_piece, calls, at=(2, 6)))
     files = sorted(map(str, (place / "images").iterdir()))
     run = Run(place / "run")
     device = run.config().device("cpu")
     model, info = run.load_model(device)
     expected = list(predict_files(model, info, files, device, FILES))
-    found = list(predict_on_ray.predict_on_ray(run.path, info, files, device="cpu", count=FILES))
+    found = list(predict_on_ray(run, info, files, device="cpu", count=FILES))
     assert calls.stat().st_size == len(expected) + 2
     assert [batch.files for batch in found] == [batch.files for batch in expected]
     assert [batch.skipped for batch in found] == [batch.skipped for batch in expected]
@@ -87,7 +87,7 @@ def test_workers_that_are_killed_twice_cost_their_pieces_only(
 def test_a_mistake_of_a_worker_is_raised_here(place: Path) -> None:
     info = Run(place / "run").load_model(Run(place / "run").config().device("cpu"))[1]
     with pytest.raises(RunError, match="nowhere"):
-        list(predict_on_ray.predict_on_ray(place / "nowhere", info, ["a.png"]))
+        list(predict_on_ray(Run(place / "nowhere"), info, ["a.png"]))
 
 
 def test_the_address_of_a_cluster_needs_a_cluster(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ from rankingmatch.networks import (
     predict_logits,
 )
 from rankingmatch.networks.efficientnet_lite import WEIGHTS, ConvNorm
-from rankingmatch.runs.export import export_run
+from rankingmatch.runs.export import export
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train as train_steps
 from rankingmatch.training.state import initial_state
@@ -254,6 +254,6 @@ def test_a_classifier_is_exported(normalized: bool, tmp_path: Path) -> None:
     if normalized:
         normalize_head(model.backbone)
     save_model(tmp_path / "model.safetensors", model, ModelInfo(LITE0, ("a", "b", "c"), 3, 65, 65))
-    exported = export_run(tmp_path / "model.safetensors", tmp_path / "model.onnx")
+    exported = export(tmp_path / "model.safetensors", tmp_path / "model.onnx")
     assert exported.difference < 1e-4
     assert (tmp_path / "model.onnx").stat().st_size > 13e6

@@ -15,7 +15,7 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.networks import freeze_batchnorm, head_parameters, input_side, make_backbone, make_classifier
 from rankingmatch.networks.backbone import TimmBackbone
-from rankingmatch.runs.export import export_run
+from rankingmatch.runs.export import export
 
 MEAN, STD = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.3, 0.2, 0.1])
 RESNET, VIT, LITE = "timm:resnet18", "timm:vit_tiny_patch16_224", "timm:tf_efficientnet_lite0"
@@ -116,4 +116,4 @@ def test_a_model_trains_saves_loads_and_is_exported(network: str, side: int, tmp
     classifier.fit(images, np.where(np.arange(12) < 6, np.arange(12) % 3, -1)).save(tmp_path / "model.safetensors")
     loaded = RankingMatchClassifier.load(tmp_path / "model.safetensors")
     assert np.array_equal(loaded.predict_proba(images), classifier.predict_proba(images))
-    assert export_run(tmp_path / "model.safetensors", tmp_path / "model.onnx").difference < 1e-4
+    assert export(tmp_path / "model.safetensors", tmp_path / "model.onnx").difference < 1e-4

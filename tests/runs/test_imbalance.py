@@ -18,7 +18,7 @@ from rankingmatch.methods.rebalancing import REMEDIES
 from rankingmatch.networks import predict_logits
 from rankingmatch.runs.config import repeat_command, resolve
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.evaluate import evaluate_run
+from rankingmatch.runs.evaluate import evaluate
 from rankingmatch.runs.job import load_dataset, load_split, warn_of_unbalanced_labels
 from rankingmatch.runs.result import Result
 
@@ -45,7 +45,7 @@ def test_the_result_has_balanced_errors_and_recalls_of_the_saved_model(run: Run)
     last = run.history()[-1]
     assert last["test_recall"] == result.test_recall
     assert last["val_balanced_error"] == result.val_balanced_error
-    evaluation = evaluate_run(run, None)
+    evaluation = evaluate(run, None)
     assert evaluation["test_balanced_error"] == pytest.approx(result.test_balanced_error)
     assert evaluation["test_recall"] == pytest.approx(result.test_recall)
 

@@ -11,7 +11,7 @@ from image_folders import digit_files
 
 import rankingmatch as rm
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.evaluate import evaluate_run
+from rankingmatch.runs.evaluate import evaluate
 from rankingmatch.runs.leakage import roles_in_training
 
 QUICK: dict[str, Any] = {"steps": 3, "network": "small", "batch_size": 8, "mu": 1, "evaluate_every": 3, "threads": 1}
@@ -37,7 +37,7 @@ def run(folder: Path) -> Run:
 
 
 def test_without_test_images_the_validation_images_are_evaluated(run: Run) -> None:
-    report = evaluate_run(run, None)
+    report = evaluate(run, None)
     assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 0)
     assert "test_error" not in report
     result = run.result()
@@ -49,7 +49,7 @@ def test_the_folder_of_training_gives_its_validation_images_only(
     run: Run, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        report = evaluate_run(run, str(folder))
+        report = evaluate(run, str(folder))
     assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 160)
     assert "160 of 200 images were used in training (100 labeled, 60 unlabeled) and are left out" in caplog.text
     result = run.result()
@@ -59,12 +59,12 @@ def test_the_folder_of_training_gives_its_validation_images_only(
 
 def test_a_copy_of_the_folder_is_recognized(run: Run, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "labeled", tmp_path / "copy")
-    report = evaluate_run(run, str(tmp_path / "copy"))
+    report = evaluate(run, str(tmp_path / "copy"))
     assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 160)
 
 
 def test_other_images_are_a_test(run: Run, folder: Path) -> None:
-    report = evaluate_run(run, str(folder.parent / "others"))
+    report = evaluate(run, str(folder.parent / "others"))
     assert (report["part"], report["images"], report["left_out"]) == ("test", 50, 0)
     assert report["test_error"] == report["error"]
 
@@ -72,9 +72,9 @@ def test_other_images_are_a_test(run: Run, folder: Path) -> None:
 def test_of_mixed_images_only_the_new_ones_are_evaluated(run: Run, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "labeled", tmp_path / "mixed")
     shutil.copytree(folder.parent / "others", tmp_path / "mixed", dirs_exist_ok=True)
-    report = evaluate_run(run, str(tmp_path / "mixed"))
+    report = evaluate(run, str(tmp_path / "mixed"))
     assert (report["part"], report["images"], report["left_out"]) == ("test", 50, 200)
-    assert report["test_error"] == evaluate_run(run, str(folder.parent / "others"))["test_error"]
+    assert report["test_error"] == evaluate(run, str(folder.parent / "others"))["test_error"]
 
 
 def test_images_of_training_alone_are_refused(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_images_of_training_alone_are_refused(run: Run, folder: Path, tmp_path: 
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(file)
     with pytest.raises(rm.DataError, match=r"all 160 images of .*trained were used in training, 100 of them with"):
-        evaluate_run(run, str(tmp_path / "trained"))
+        evaluate(run, str(tmp_path / "trained"))
 
 
 def test_if_the_folder_is_gone_nothing_is_called_a_test(
@@ -98,7 +98,7 @@ def test_if_the_folder_is_gone_nothing_is_called_a_test(
     config["dataset"] = str(tmp_path / "gone")
     (tmp_path / "run/config.json").write_text(json.dumps(config))
     with caplog.at_level(logging.WARNING):
-        report = evaluate_run(Run(tmp_path / "run"), str(folder.parent / "others"))
+        report = evaluate(Run(tmp_path / "run"), str(folder.parent / "others"))
     assert report["part"] == "unverified"
     assert "test_error" not in report
     assert "this is not a test error" in caplog.text

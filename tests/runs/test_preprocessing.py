@@ -85,5 +85,5 @@ def test_the_model_and_the_onnx_file_have_the_same_description(crop: bool, tmp_p
     save_model(tmp_path / "model.safetensors", model, info)
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         saved = json.loads(file.metadata()["rankingmatch"])["preprocessing"]
-    exported = json.loads(metadata(Deployed(model, "uint8", logits=False), info, "uint8")["preprocessing"])
+    exported = json.loads(metadata(Deployed(model, "uint8", logits=False), info)["preprocessing"])
     assert saved == exported == preprocessing((8, 8, 1), crop=crop)

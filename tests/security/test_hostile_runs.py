@@ -18,8 +18,8 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import RankingMatchError
 from rankingmatch.runs.config import plan_of, resolve
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.evaluate import evaluate_run
-from rankingmatch.runs.export import export_run
+from rankingmatch.runs.evaluate import evaluate
+from rankingmatch.runs.export import export
 from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.report import write_report
 
@@ -273,7 +273,7 @@ def test_weights_that_are_not_finite_are_refused_by_every_command(value: float, 
     length = struct.unpack("<Q", run.model_path.read_bytes()[:8])[0]
     metadata = json.loads(run.model_path.read_bytes()[8 : 8 + length])["__metadata__"]
     run.model_path.write_bytes(save(tensors, metadata))
-    for command in (lambda: evaluate_run(run, None), lambda: export_run(run.path, tmp_path / "model.onnx")):
+    for command in (lambda: evaluate(run, None), lambda: export(run.path, tmp_path / "model.onnx")):
         with pytest.raises(RankingMatchError, match=r"backbone\.head\.weight has values that are NaN or infinite"):
             command()
     assert not (tmp_path / "model.onnx").exists()
@@ -288,7 +288,7 @@ def test_weights_that_overflow_are_refused_by_every_command(run: Run, tmp_path: 
     length = struct.unpack("<Q", run.model_path.read_bytes()[:8])[0]
     metadata = json.loads(run.model_path.read_bytes()[8 : 8 + length])["__metadata__"]
     run.model_path.write_bytes(save(tensors, metadata))
-    for command in (lambda: evaluate_run(run, None), lambda: export_run(run.path, tmp_path / "model.onnx")):
+    for command in (lambda: evaluate(run, None), lambda: export(run.path, tmp_path / "model.onnx")):
         with pytest.raises(RankingMatchError, match="not finite"):
             command()
     assert not (tmp_path / "model.onnx").exists()
@@ -349,6 +349,6 @@ def test_a_data_directory_in_a_configuration_is_neither_created_nor_filled(
     values["execution"]["data_dir"] = str(tmp_path / "elsewhere")
     (run.path / "config.json").write_text(json.dumps(values))
     with pytest.raises(RankingMatchError, match=r"cifar10 is not in .*elsewhere"):
-        evaluate_run(run, None)
+        evaluate(run, None)
     assert "cifar10 is not in" in write_report([run.path]).read_text()
     assert not (tmp_path / "elsewhere").exists()

@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.core.names import csv_text, file_cell, name_in_cell, plain_console, printable, task_column, text_cell
+from rankingmatch.core.names import csv_text, file_cell, name_in_cell, plain_console, task_column, text_cell
 from rankingmatch.data import find_source
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, parse_events
@@ -249,9 +249,14 @@ def test_json_holds_every_path(place: Path) -> None:
     assert json.loads((place / "file.json").read_bytes()) == {"path": NOT_UTF8, "é": "é"}
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def test_names_in_a_table_on_a_terminal_are_only_text() -> None:
-    text = io.StringIO()
-    csv_writer(text, ("\x1b[31mred", "b"), probabilities=True, show=printable)("\x1b]0;x\x07.png", np.array([0.9, 0.1]))
+    text = Terminal()
+    csv_writer(text, ("\x1b[31mred", "b"), probabilities=True)("\x1b]0;x\x07.png", np.array([0.9, 0.1]))
     assert (
         text.getvalue()
         == "file,label,confidence,\\x1b[31mred,b\n\\x1b]0;x\\x07.png,\\x1b[31mred,0.900000,0.900000,0.100000\n"

@@ -293,7 +293,7 @@ def parse_recipe(name: str, text: str, data: str | None = None) -> Recipe:
             numbers = check_value(f"labels of '{dataset}'", settings.pop("labels", [None]), list[Count | None])
             if not numbers:
                 raise BadFileError(f"labels of '{dataset}' must be a list of numbers above 0")
-            columns += [Column(data or dataset, labels, settings) for labels in numbers]
+            columns += [Column(dataset if data is None else data, labels, settings) for labels in numbers]
         _check(values, rows, columns)
         paper = _papers_figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
         return Recipe(name=name, rows=tuple(rows), columns=tuple(columns), paper=paper, **values)

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,11 @@ def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_jso
     """Evaluate a trained RUN on its test images, or on those of DATA, a dataset or a folder."""
     from rankingmatch.cli.printing import print_evaluation
     from rankingmatch.data import under_way
-    from rankingmatch.runs.directory import Run
+    from rankingmatch.runs import evaluate as evaluation
     from rankingmatch.runs.display import loading_progress
-    from rankingmatch.runs.evaluate import evaluate_run
 
     with loading_progress(quiet=as_json) as progress, under_way(progress, "evaluating"):
-        report = evaluate_run(Run(run), data, best=best, device=device)
+        report = evaluation.evaluate(run, data, best=best, device=device)
     if as_json:
         click.echo(json.dumps(report))
     else:
@@ -105,12 +105,12 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     Runtime are compared with PyTorch. RUN may also be the safetensors file of a model.
     """
     from rankingmatch.data import under_way
+    from rankingmatch.runs import export as exporting
     from rankingmatch.runs.display import loading_progress
-    from rankingmatch.runs.export import export_run
 
     with loading_progress(quiet=as_json) as progress, under_way(progress, "exporting and comparing"):
-        exported = export_run(run, file, values=values, logits=logits, best=best)
-    click.echo(json.dumps(exported.to_json()) if as_json else str(exported))
+        exported = exporting.export(run, file, input=values, logits=logits, best=best)
+    click.echo(json.dumps(asdict(exported)) if as_json else str(exported))
 
 
 @click.command(short_help="Write a report page of one RUN, or of several side by side.")

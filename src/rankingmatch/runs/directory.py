@@ -73,6 +73,11 @@ class Run:
         self.trust = trust
         self._lock = FileLock(self.path / LOCK)
 
+    @classmethod
+    def at(cls, run: "Run | str | Path", *, trust: bool = False) -> "Run":
+        """A run that is given as such, or as its directory."""
+        return run if isinstance(run, Run) else cls(run, trust=trust)
+
     @property
     def model_path(self) -> Path:
         """The EMA weights of the last step."""

@@ -24,18 +24,24 @@ from rankingmatch.runs.predict import describe_skipped, predict_files, write_pre
 
 log = logging.getLogger(__name__)
 
+__all__ = ["evaluate", "scores"]
 
-__all__ = ["evaluate_run", "scores"]
 
-
-def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: str | None = None) -> dict[str, Any]:
-    """Errors, calibration, recalls and confusion matrix of a run's model on images that it has not been trained on.
+def evaluate(
+    run: Run | str | Path,
+    data: str | Path | None = None,
+    *,
+    best: bool = False,
+    device: str | None = None,
+    trust: bool = False,
+) -> dict[str, Any]:
+    """Errors, calibration, recalls and confusion matrix of a trained run on images that it has not been trained on.
 
     Parameters
     ----------
     run
-        A finished run.
-    dataset
+        A finished run, or its directory.
+    data
         A dataset, folder or shards with test images; a folder has them in test/, or in class folders, and those that
         were used in training are left out. By default the test images of the run, or its validation images if there
         are none.
@@ -43,6 +49,8 @@ def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: s
         Whether to use the weights with the lowest validation error, instead of the last ones.
     device
         Where to compute; by default as the run did.
+    trust
+        Whether a method or network that the run names by its import path may be imported.
 
     Returns
     -------
@@ -51,7 +59,18 @@ def evaluate_run(run: Run, dataset: str | None, *, best: bool = False, device: s
         if the folder that the run was trained on is not there to compare with; "test_error" and
         "test_balanced_error" are only there for "test".
         "left_out" has the number of images that were used in training.
+
+    Raises
+    ------
+    RankingMatchError
+        If the run has no model, or there are no images to evaluate it on.
+
+    Examples
+    --------
+    >>> import rankingmatch as rm
+    >>> rm.evaluate("runs/photos", "other-photos")["error"]  # doctest: +SKIP
     """
+    run, dataset = Run.at(run, trust=trust), None if data is None else str(data)
     config = run.config()
     chosen = config.device(device)
     model, info = run.load_model(chosen, best=best)

@@ -2,9 +2,8 @@
 
 import importlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from rankingmatch.networks.onnx import onnx_session, to_onnx
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, load_model
 
-__all__ = ["Exported", "export_run"]
+__all__ = ["Exported", "export"]
 
 TOLERANCE = 1e-4
 BATCHES = (1, 7, 32)  # batch sizes with which the file is compared
@@ -26,20 +25,30 @@ BATCHES = (1, 7, 32)  # batch sizes with which the file is compared
 
 @dataclass(frozen=True)
 class Exported:
-    """The file that was written, and its difference from PyTorch."""
+    """The file that was written, and its difference from PyTorch.
+
+    Attributes
+    ----------
+    file, bytes
+        The path, and its size.
+    input, output
+        What the exported model takes, "uint8" or "float", and returns, "probabilities" or "logits".
+    shape
+        Channels, height and width of an image.
+    classes
+        The names of the classes, in the order of the outputs.
+    difference, images
+        The largest difference between outputs of ONNX Runtime and PyTorch, and the number of images compared.
+    """
 
     file: str
     bytes: int
     input: str
     output: str
-    shape: tuple[int, int, int]  # channels, height, width
+    shape: tuple[int, int, int]
     classes: tuple[str, ...]
-    difference: float  # the largest between outputs of ONNX Runtime and PyTorch
-    images: int  # compared
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    difference: float
+    images: int
 
     def __str__(self) -> str:
         scale = "0…255" if self.input == "uint8" else "0…1"
@@ -54,69 +63,104 @@ class Exported:
 class Deployed(nn.Module):
     """Plain images → probabilities or logits, as one graph."""
 
-    def __init__(self, model: Classifier, values: str, *, logits: bool) -> None:
+    def __init__(self, model: Classifier, input: str, *, logits: bool) -> None:
         super().__init__()
         self.model = model
-        self.scale = 255.0 if values == "float" else 1.0
-        self.logits = logits
+        self.input = input
+        self.output = "logits" if logits else "probabilities"
 
     def forward(self, images: Tensor) -> Tensor:
         """(n, c, h, w) uint8 images in 0…255, or floats in 0…1 → (n, classes)."""
-        logits: Tensor = self.model(images if self.scale == 1 else images * self.scale).logits
-        return logits if self.logits else logits.softmax(1)
+        logits: Tensor = self.model(images if self.input == "uint8" else images * 255.0).logits
+        return logits if self.output == "logits" else logits.softmax(1)
+
+    def noise(self, info: ModelInfo, count: int, seed: int) -> Tensor:
+        """Input images of varying contrast and brightness."""
+        rng = np.random.default_rng(seed)
+        noise = rng.normal(size=(count, info.channels, info.height, info.width))
+        noise = noise * rng.uniform(0, 120, (count, 1, 1, 1)) + rng.uniform(0, 255, (count, 1, 1, 1))
+        images = torch.from_numpy(noise.clip(0, 255).astype(np.uint8))
+        return images if self.input == "uint8" else images.float() / 255
 
 
-def export_run(run: Path, file: Path, *, values: str = "uint8", logits: bool = False, best: bool = False) -> Exported:
+def export(
+    run: Run | str | Path,
+    file: str | Path,
+    *,
+    input: str = "uint8",
+    logits: bool = False,
+    best: bool = False,
+    trust: bool = False,
+) -> Exported:
     """Export a trained model to ONNX, after comparing its outputs with PyTorch's.
 
     Parameters
     ----------
     run
-        A run directory, or the safetensors file of a model.
+        A run, its directory, or the safetensors file of a model.
     file
         Where to write; must end in .onnx.
-    values
+    input
         What the exported model takes: "uint8" in 0…255, or "float" (float32) in 0…1.
     logits
         Whether it returns logits instead of probabilities.
     best
         Whether to use the weights with the lowest validation error, instead of the last ones.
+    trust
+        Whether a network that the run or the file names by its import path may be imported.
+
+    Returns
+    -------
+    Exported
+        What was written, and how much its outputs differ from PyTorch's.
 
     Raises
     ------
-    RunError
+    RankingMatchError
         If the model cannot be read or exported, or if ONNX Runtime computes something else; nothing is written then.
+
+    Examples
+    --------
+    >>> import rankingmatch as rm
+    >>> rm.export("runs/photos", "photos.onnx").difference  # doctest: +SKIP
     """
-    if values not in ("uint8", "float"):
-        raise ConfigError(f"{setting('input')} is '{values}'; it must be uint8 or float")
+    file = Path(file)
+    if input not in ("uint8", "float"):
+        raise ConfigError(f"{setting('input')} is '{input}'; it must be uint8 or float")
     if file.suffix != ".onnx":
         raise ConfigError(f"{file} must end in .onnx, so that other tools recognize it")
     if file.is_dir() or not file.parent.is_dir():
         raise RunError(f"{file} cannot be written: it is a directory, or there is no directory {file.parent}")
-    _require_packages()
-    cpu = torch.device("cpu")
-    if best and run.is_file():
-        raise ConfigError(f"{setting('best')} needs a run directory, and {run} is a single model; remove it")
-    model, info = load_model(run, cpu) if run.is_file() else Run(run).load_model(cpu, best=best)
-    deployed = Deployed(model, values, logits=logits).eval()
-    content = onnx_bytes(deployed, info, values)
-    difference, count = verify(content, deployed, info, values)
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ConfigError(f"export needs {name} ({error}); install it: pip install {name}") from error
+    run = Run.at(run, trust=trust)
+    if best and run.path.is_file():
+        raise ConfigError(f"{setting('best')} needs a run directory, and {run.path} is a single model; remove it")
+    if run.path.is_file():
+        model, info = load_model(run.path, torch.device("cpu"), trust=trust)
+    else:
+        model, info = run.load_model("cpu", best=best)
+    deployed = Deployed(model, input, logits=logits).eval()
+    content = onnx_bytes(deployed, info)
+    difference = _verify(content, deployed, info)
     try:
         write_output(file, content)
     except OSError as error:
         raise RunError(f"{file} cannot be written ({error.strerror})") from error
     shape = (info.channels, info.height, info.width)
-    return Exported(str(file), len(content), values, _output(deployed), shape, info.classes, difference, count)
+    return Exported(str(file), len(content), input, deployed.output, shape, info.classes, difference, sum(BATCHES))
 
 
-def onnx_bytes(deployed: Deployed, info: ModelInfo, values: str) -> bytes:
+def onnx_bytes(deployed: Deployed, info: ModelInfo) -> bytes:
     """The model as the content of an ONNX file, with class names and input format in its metadata."""
     import onnx
 
-    example = _tensor(_test_images(info, 2, seed=0), values)
     try:
-        proto = to_onnx(deployed, example, _output(deployed))
-        onnx.helper.set_model_props(proto, metadata(deployed, info, values))
+        proto = to_onnx(deployed, deployed.noise(info, 2, seed=0), deployed.output)
+        onnx.helper.set_model_props(proto, metadata(deployed, info))
         content: bytes = proto.SerializeToString()
     except Exception as error:  # the network may be the user's code, and the exporter raises errors of many kinds
         reason = f"{type(error).__name__}: {first_line(error)}"
@@ -124,71 +168,43 @@ def onnx_bytes(deployed: Deployed, info: ModelInfo, values: str) -> bytes:
     return content
 
 
-def metadata(deployed: Deployed, info: ModelInfo, values: str) -> dict[str, str]:
+def metadata(deployed: Deployed, info: ModelInfo) -> dict[str, str]:
     """The metadata of the file; `classes` is a JSON list in the order of the outputs."""
     return {
         "classes": json.dumps(info.classes, ensure_ascii=False),
         "height": str(info.height),
         "width": str(info.width),
         "channels": str(info.channels),
-        "input": "uint8 0…255" if values == "uint8" else "float32 0…1",
+        "input": "uint8 0…255" if deployed.input == "uint8" else "float32 0…1",
         "layout": "NCHW",
         "resize": "crop" if info.crop else "squeeze",
         "preprocessing": json.dumps(info.preprocessing),
-        "output": _output(deployed),
+        "output": deployed.output,
         "network": info.network,
         "rankingmatch": __version__,
     }
 
 
 @torch.no_grad()
-def verify(content: bytes, deployed: Deployed, info: ModelInfo, values: str) -> tuple[float, int]:
-    """The largest difference from PyTorch and the number of images compared; RunError if it is too large."""
+def _verify(content: bytes, deployed: Deployed, info: ModelInfo) -> float:
+    """The largest difference between ONNX Runtime and PyTorch; RunError if it is too large."""
     session = onnx_session(content)
-    difference = 0.0
+    largest = 0.0
     for count in BATCHES:
-        images = _tensor(_test_images(info, count, seed=count), values)
+        images = deployed.noise(info, count, seed=count)
         ours = deployed(images).numpy()
         (theirs,) = session.run(None, {"images": images.numpy()})
-        if theirs.shape != ours.shape:
-            raise RunError(
-                f"ONNX Runtime gives {theirs.shape} for {count} images, PyTorch {ours.shape}; nothing was written"
-            )
         if not np.isfinite(ours).all():
             raise RunError(
                 "the outputs of the model are not finite: its weights are damaged, or its training diverged; nothing "
                 "was written"
             )
-        largest = float(abs(theirs - ours).max())  # NaN if theirs has NaN, which no comparison is true for
-        difference = max(difference, largest)
-        if not largest <= TOLERANCE or (theirs.argmax(1) != ours.argmax(1)).any():
+        same = theirs.shape == ours.shape and bool((theirs.argmax(1) == ours.argmax(1)).all())
+        difference = float(abs(theirs - ours).max()) if same else np.nan
+        if not difference <= TOLERANCE:  # nor if it is NaN
             raise RunError(
-                f"ONNX Runtime differs from PyTorch by {largest:.1e} (allowed: {TOLERANCE:.0e}) or in a prediction; "
-                "nothing was written"
+                f"ONNX Runtime differs from PyTorch by {difference:.1e} (allowed: {TOLERANCE:.0e}), in a prediction, "
+                "or in the shape of its outputs; nothing was written"
             )
-    return difference, sum(BATCHES)
-
-
-def _output(deployed: Deployed) -> str:
-    return "logits" if deployed.logits else "probabilities"
-
-
-def _test_images(info: ModelInfo, count: int, seed: int) -> np.ndarray:
-    """Noise of varying contrast and brightness, as uint8."""
-    rng = np.random.default_rng(seed)
-    shape = (count, info.channels, info.height, info.width)
-    noise = rng.normal(size=shape) * rng.uniform(0, 120, (count, 1, 1, 1))
-    return (noise + rng.uniform(0, 255, (count, 1, 1, 1))).clip(0, 255).astype(np.uint8)
-
-
-def _tensor(images: np.ndarray, values: str) -> Tensor:
-    tensor = torch.from_numpy(images)
-    return tensor if values == "uint8" else tensor.float() / 255
-
-
-def _require_packages() -> None:
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise ConfigError(f"export needs {name} ({error}); install it: pip install {name}") from error
+        largest = max(largest, difference)
+    return largest

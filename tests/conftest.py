@@ -11,7 +11,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the cache of the pr
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="rankingmatch-cache-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,3 +45,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say at the end what was left out."""
     if count := terminalreporter.config.stash.get(_DESELECTED_SLOW, 0):
         terminalreporter.write_line(f"{count} slow tests were not run; make test-all runs them, too")
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """A function that runs a command, which must fail with one line on standard error; it returns the line."""
+    from rankingmatch.cli import main
+
+    def refuse(*arguments: str | Path) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        *before, line = err.splitlines()
+        assert (left.value.code, out) == (2, ""), err
+        assert line.startswith("error: ")
+        assert all(text.endswith(" …") for text in before), "only what takes long may be announced"
+        return line
+
+    return refuse

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -77,22 +78,11 @@ def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
     for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0:00 left"):
         assert word in step
     assert "test error" in out
-    assert "rankingmatch evaluate runs/digits-40-rankingmatch-bm-0" in out
+    for command in ("evaluate", "predict", "export"):
+        assert f"rankingmatch {command} runs/digits-40-rankingmatch-bm-0" in out
 
 
-def test_json_lines_are_json_and_nothing_else(tmp_path: Path) -> None:
-    arguments = ["train", "digits", "--method", "supervised", *QUICK, "--steps", "8", "--json"]
-    code, out, _ = rankingmatch(*arguments, cwd=tmp_path)
-    assert code == 0
-    # In between, once per second: "loading" and "step", which are tested without a clock below.
-    events = [event for line in out.splitlines() if (event := json.loads(line))["event"] not in ("loading", "step")]
-    assert [event["event"] for event in events] == ["start", "evaluation", "evaluation", "result"]
-    assert events[0]["steps"] == 8
-    assert events[0]["test"] > 0
-    assert events[-1]["test_error"] == events[-2]["test_error"]
-
-
-def test_json_lines_show_loading_and_steps(
+def test_json_lines_are_json_and_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankingmatch.runs.display.SECONDS_BETWEEN_EVENTS", 0.0)
@@ -101,12 +91,12 @@ def test_json_lines_show_loading_and_steps(
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     loading = [event for event in events if event["event"] == "loading"]
     assert loading[-1]["done"] == loading[-1]["total"]
-    steps = [event["step"] for event in events if event["event"] in ("step", "evaluation")]
-    assert steps == list(range(1, 9))
-
-
-def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    assert rankingmatch("train", "digits", *QUICK, "--steps", "4", "--quiet", cwd=tmp_path) == (0, "", "")
+    begun, *steps, evaluation, result = (event for event in events if event["event"] != "loading")
+    assert (begun["event"], begun["steps"], begun["test"]) == ("start", 8, 50)
+    assert [(event["event"], event["step"]) for event in (*steps, evaluation)] == [
+        ("evaluation" if step in (4, 8) else "step", step) for step in range(1, 9)
+    ]
+    assert (result["event"], result["test_error"]) == ("result", evaluation["test_error"])
 
 
 # --- resume --------------------------------------------------------------------------------------------------
@@ -150,51 +140,40 @@ def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: 
     assert without_times(run) == without_times(finished)
 
 
-def test_resuming_a_finished_run_says_its_result_again(finished: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_says_its_result_again(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (finished / "model.safetensors").read_bytes()
-    code, out, _ = rankingmatch("train", "--resume", "--out", finished, cwd=tmp_path)
-    assert code == 0
-    assert "test error" in out
+    main(["train", "--resume", "--out", str(finished), "--no-report"])
+    assert "test error" in capsys.readouterr().out
     assert (finished / "model.safetensors").read_bytes() == before
 
 
-def test_resume_starts_a_run_that_is_not_there(tmp_path: Path) -> None:
-    code, _, err = rankingmatch("train", "digits", *QUICK, "--steps", "4", "--resume", "--quiet", cwd=tmp_path)
-    assert code == 0, err
-
-
-def test_resume_refuses_other_settings(finished: Path, tmp_path: Path) -> None:
-    code, _, err = rankingmatch("train", "--resume", "--out", finished, "--learning-rate", "1", cwd=tmp_path)
-    assert code == 2
-    assert "--learning-rate is 1" in err
+def test_resume_starts_a_run_that_is_not_there_and_quiet_prints_nothing(tmp_path: Path) -> None:
+    given = ("train", "digits", *QUICK, "--steps", "4", "--resume", "--quiet")
+    assert rankingmatch(*given, cwd=tmp_path) == (0, "", "")
 
 
 # --- evaluate, methods, datasets, bench ----------------------------------------------------------------------
 
 
-def test_evaluate_agrees_with_training(finished: Path, tmp_path: Path) -> None:
-    code, out, err = rankingmatch("evaluate", finished, "--json", cwd=tmp_path)
-    assert code == 0, err
-    report = json.loads(out)
+def test_evaluate_agrees_with_training(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["evaluate", str(finished), "--json"])
+    report = json.loads(capsys.readouterr().out)
     assert report["test_error"] == pytest.approx(json.loads((finished / "result.json").read_text())["test_error"])
     assert sum(map(sum, report["confusion"])) == report["images"] == 360
-    code, out, _ = rankingmatch("evaluate", finished, "--best", cwd=tmp_path)
-    assert code == 0
-    assert "most often predicted as" in out
+    main(["evaluate", str(finished), "--best"])
+    assert "most often predicted as" in capsys.readouterr().out
 
 
-def test_methods_and_datasets_are_listed(tmp_path: Path) -> None:
-    code, out, _ = rankingmatch("methods", "--json", cwd=tmp_path)
-    assert code == 0
-    rows = {row["method"]: row for row in map(json.loads, out.splitlines())}
+def test_methods_and_datasets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["methods", "--json"])
+    rows = {row["method"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
     assert rows["rankingmatch-bm"]["ranking loss"] == "BatchMean triplet"
     assert rows["rankingmatch-ct"]["hyperparameters"]["temperature"] == 0.2
     assert "margin" not in rows["rankingmatch-ct"]["hyperparameters"]
     assert (rows["comatch"]["reference"], rows["comatch"]["views"]) == ("Li 2021", "weak, strong")
     assert all(row["good for"] for row in rows.values())
-    code, out, _ = rankingmatch("datasets", cwd=tmp_path)
-    assert code == 0
-    assert "digits" in out
+    main(["datasets"])
+    assert "digits" in capsys.readouterr().out
 
 
 def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
@@ -219,22 +198,21 @@ def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
     assert made == [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
 
 
-@pytest.mark.parametrize("rate", ["1e5", "1e7", "1e30"])
-def test_a_diverging_run_is_recorded_as_nan_with_its_step(rate: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rate", ["1e5", "1e30"])
+def test_a_diverging_run_is_recorded_with_its_step(rate: str, tmp_path: Path) -> None:
     arguments = ["train", "digits", *QUICK, "--learning-rate", rate, "--out", "run", "--checkpoint-steps", "1"]
     code, _, err = rankingmatch(*arguments, cwd=tmp_path)
     assert code == 1
-    assert "became non-finite at step" in err
-    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("error: training diverged")
     saved = list((tmp_path / "run").rglob("*.safetensors"))
     assert saved
     for path in saved:
         weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
         assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
-    assert "try a lower --learning-rate" in err
+    assert "--learning-rate" in err
     code, _, err = rankingmatch("evaluate", "run", cwd=tmp_path)
     assert code == 2
-    assert "it diverged at step" in err
+    assert "diverged" in err
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["diverged_at"] >= 0
     assert result["test_error"] is None
@@ -279,98 +257,77 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
 
 # --- bad input -----------------------------------------------------------------------------------------------
 
+# What is typed, and what the answer names: the option with its value, or the file, and what would be right.
+MISTAKES = {
+    "train": ["rankingmatch train digits"],
+    "train --resume": ["--out"],
+    "bench": ["demo", "digits"],
+    "train digits --split nowhere.json": ["--split", "nowhere.json"],
+    "train digits --split some.json --labels 40": ["--split", "--labels"],
+    "trian": ["'trian'", "'train'"],
+    "train photos/catz": ["photos/catz"],
+    "train digitz": ["'digitz'", "'digits'"],
+    "train digits --method rankingmatch": ["'rankingmatch'", "'rankingmatch-bm'"],
+    "train digits --network wrn-28-two": ["'wrn-28-two'", "'wrn-28-2'"],
+    "train digits --network wrn-27-2": ["'wrn-27-2'", "depth"],
+    "train digits --network wrn-28-0": ["'wrn-28-0'", "width"],
+    "train digits --labels 5000": ["--labels is 5000", "1300"],
+    "train digits --labels 9": ["--labels is 9", "10 classes"],
+    "train digits --threshold 0": ["--threshold is 0.0", "(0, 1]"],
+    "train digits --batch-size 0": ["--batch-size is 0", "[1, 65536]"],
+    "train digits --batch-size many": ["--batch-size", "'many'"],
+    "train digits --method supervised --margin 1": ["--margin", "'supervised'"],
+    "train digits --epochs 1 --steps 2": ["--epochs", "--steps"],
+    "train digits --treshold 0.9": ["--treshold", "--threshold"],
+    "train digits --device abacus": ["--device abacus"],
+    "train digits --method ./own.py:Method": ["./own.py:Method"],
+    "train digits --method own_broken:Raises": ["own_broken:Raises", "ZeroDivisionError"],
+    "train digits --method own_methods:NoDataclass": ["own_methods:NoDataclass", "@dataclass(eq=False)"],
+    "train digits --method own_methods:Unhashable": ["own_methods:Unhashable", "@dataclass(eq=False)"],
+    "train digits --method own_methods:UnknownView": ["'stronk'", "'strong'"],
+    "train digits --method own_methods:Clash": ["'momentum'"],
+    "train digits --network own_network:raises": ["own_network:raises", "RuntimeError: no"],
+    "train digits --network own_network:linear_network --rank-on features": ["--rank-on", "logits only"],
+    "train digits --network own_network:wrong_classes": ["own_network:wrong_classes", "(n, 10)"],
+    "train digits --network own_network:larger_images": ["own_network:larger_images", "8×8×1"],
+    "evaluate nowhere": ["nowhere"],
+    "report": ["run directory"],
+    "report nowhere": ["nowhere"],
+    "report . --out nowhere/page.html": ["--out nowhere/page.html", "directory nowhere"],
+    "report . --out .": ["--out .", "directory"],
+    "report . --figures nowhere/figures": ["--figures nowhere/figures", "directory nowhere"],
+    "bench table99": ["'table99'"],
+    "bench none.toml": ["none.toml"],
+    "bench digits --scale tinny": ["'tinny'", "'tiny'"],
+    "bench digits --set steps": ["--set steps", "OPTION=VALUE"],
+    "bench digits --set stepz=4": ["'stepz'", "'steps'"],
+    "bench digits --set steps=many": ["--steps is 'many'", "int"],
+    "bench digits --set seed=4": ["--seed"],
+    "bench digits --markdown nowhere/t.md": ["--markdown nowhere/t.md", "directory nowhere"],
+}
+# An empty path must never mean the current directory.
+MISTAKES |= {
+    f"{command} ''": ["empty"]
+    for command in (
+        *("train", "evaluate", "predict ''", "export run", "report", "label", "train --resume --out"),
+        *(f"train digits {flag}" for flag in ("--unlabeled", "--labels-csv", "--split", "--weights", "--data-dir")),
+        *("train digits --out", "predict run images --out", "predict run images --sort-into", "report run --figures"),
+        *("bench demo --out", "bench demo --keep", "bench demo --data"),
+    )
+}
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train"], "give a dataset's name or a folder of images"),
-        (["train", "--resume"], "give --out with the run directory"),
-        (["bench"], "give one of demo, digits"),
-        (["train", "digits", "--split", "nowhere.json"], "nowhere.json, which cannot be read (No such file"),
-        (["train", "digits", "--split", "some.json", "--labels", "40"], "--split determines --labels"),
-        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
-        (["train", "photos/catz"], "there is no folder photos/catz"),
-        (["train", "digitz"], "unknown dataset 'digitz'; did you mean 'digits'?"),
-        (
-            ["train", "digits", "--method", "rankingmatch"],
-            "unknown method 'rankingmatch'; did you mean 'rankingmatch-bm'",
-        ),
-        (["train", "digits", "--network", "wrn-28-two"], "unknown network 'wrn-28-two'; did you mean 'wrn-28-2'?"),
-        (["train", "digits", "--network", "wrn-27-2"], "the depth must be"),
-        (["train", "digits", "--labels", "5000"], "--labels is 5000, more than the 1300 labeled training images"),
-        (["train", "digits", "--labels", "9"], "--labels is 9, fewer than the 10 classes"),
-        (["train", "digits", "--threshold", "0"], "--threshold is 0.0; it must be in (0, 1]"),
-        (["train", "digits", "--threshold", "1.2"], "--threshold is 1.2; it must be in (0, 1]"),
-        (["train", "digits", "--batch-size", "0"], "--batch-size is 0; it must be in [1, 65536]"),
-        (["train", "digits", "--batch-size", "many"], "'many' is not a valid integer"),
-        (
-            ["train", "digits", "--method", "supervised", "--margin", "1"],
-            "--margin is not used by the method 'supervised'",
-        ),
-        (["train", "digits", "--epochs", "1", "--steps", "2"], "--epochs and --steps"),
-        (["train", "digits", "--treshold", "0.9"], "--treshold"),
-        (["train", "digits", "--device", "abacus"], "--device abacus cannot be used here"),
-        (["evaluate", "nowhere"], "nowhere is not a run directory"),
-        (["report"], "a report needs at least one run directory"),
-        (["report", "nowhere"], "nowhere"),
-        (
-            ["report", ".", "--out", "nowhere/page.html"],
-            "--out nowhere/page.html cannot be written: there is no directory nowhere",
-        ),
-        (["report", ".", "--out", "."], "--out . is a directory; name a file"),
-        (["report", ".", "--figures", "nowhere/figures"], "--figures nowhere/figures: there is no directory nowhere"),
-        (["bench", "table99"], "unknown recipe 'table99'"),
-        (["bench", "none.toml"], "there is no such file"),
-        (["bench", "digits", "--scale", "tinny"], "unknown scale 'tinny'; did you mean 'tiny'?"),
-        (["bench", "digits", "--set", "steps"], "--set steps: write OPTION=VALUE"),
-        (["bench", "digits", "--set", "stepz=4"], "unknown setting 'stepz'; did you mean 'steps'?"),
-        (["bench", "digits", "--set", "steps=many"], "--steps is 'many'; it must be of type int"),
-        (["bench", "digits", "--set", "seed=4"], "--seed is determined by the recipe"),
-        (["bench", "digits", "--markdown", "nowhere/t.md"], "--markdown nowhere/t.md: there is no directory nowhere"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_gets_one_clear_line_and_exit_code_2(
-    arguments: list[str],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_a_mistake_is_answered_in_one_line_that_names_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    out, err = capsys.readouterr()
-    assert (left.value.code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert message in err
-    assert err.count("\n") == 1
+    line = refused(*shlex.split(command))
+    assert [named for named in MISTAKES[command] if named not in line] == [], line
     assert list(tmp_path.iterdir()) == [], "nothing may be left behind"
 
 
-def test_an_output_directory_that_holds_another_run_is_refused(finished: Path, tmp_path: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
-    code, _, err = rankingmatch("train", "digits", "--out", finished, cwd=tmp_path)
-    assert code == 2
-    assert "already holds a run" in err
-    assert before == {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
-
-
-def test_an_output_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    code, _, err = rankingmatch("train", "digits", *QUICK, "--out", "file/run", cwd=tmp_path)
-    assert code == 2
-    assert "file/run cannot be written (Not a directory)" in err
-    assert (tmp_path / "file").read_text() == "in the way"
-
-
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The one line with which a command refuses."""
-    with pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert (left.value.code, out, err.count("\n")) == (2, "", 1), err
-    return err
+# --- directories of runs -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -380,66 +337,65 @@ def copy(finished: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("config.json", '{"dataset": "digits"}'),
-        ("config.json", "[]"),
-        ("config.json", "{"),
-        ("result.json", "[]"),
-        ("result.json", '{"no": 1}'),
-        ("result.json", "{"),
-    ],
-)
-def test_a_damaged_file_of_a_run_is_named(
-    name: str, content: str, copy: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_an_empty_name_of_images_is_refused(command: str, finished: Path, refused: Callable[..., str]) -> None:
+    assert "empty" in refused(command, finished, "", "--json")
+
+
+def resume(run: Path) -> None:
+    main(["train", "--resume", "--quiet", "--no-report", "--out", str(run)])
+
+
+def test_an_output_directory_that_is_not_free_is_refused(
+    copy: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/cat.jpg").write_text("meow")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for out, why in (("copy", "already"), ("file/run", "Not a directory"), ("photos", "not empty")):
+        line = refused("train", "digits", *QUICK, "--out", tmp_path / out)
+        assert str(tmp_path / out) in line
+        assert why in line
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    (copy / "config.json").unlink()  # what is left of another run is not taken for a new one
+    assert "config.json" in refused("train", "digits", *QUICK, "--out", copy)
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json"])
+@pytest.mark.parametrize("content", ['{"dataset": "digits"}', "[]", "{"])
+def test_a_damaged_file_of_a_run_is_named(name: str, content: str, copy: Path, refused: Callable[..., str]) -> None:
     (copy / name).write_text(content)
-    assert f"{copy / name} cannot be used" in complaint(capsys, "train", "--resume", "--out", copy)
+    assert str(copy / name) in refused("train", "--resume", "--out", copy)
 
 
-@pytest.mark.parametrize("content", ["{}\n", "garbage\n", '{"step": "x"}\n', '{"step": 1, "who": "me"}\n', "\x00\n"])
+@pytest.mark.parametrize("content", ["{}", "garbage", '{"step": "x"}', '{"step": 1, "who": "me"}', "\x00"])
 def test_a_damaged_line_of_the_history_is_named_and_can_be_deleted(
-    content: str, copy: Path, capsys: pytest.CaptureFixture[str]
+    content: str, copy: Path, refused: Callable[..., str]
 ) -> None:
     good = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
     result = json.loads((copy / "result.json").read_text())
-    (copy / "metrics.jsonl").write_text("".join([good[0], content, *good[1:]]))
+    (copy / "metrics.jsonl").write_text("".join([good[0], f"{content}\n", *good[1:]]))
     (copy / "result.json").unlink()
-    said = complaint(capsys, "train", "--resume", "--out", copy)
-    assert "metrics.jsonl cannot be used (line 2: " in said
-    assert "; delete the line, or start another run" in said
+    line = refused("train", "--resume", "--out", copy)
+    assert "metrics.jsonl" in line
+    assert "line 2" in line
     (copy / "metrics.jsonl").write_text("".join(good))
-    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
+    resume(copy)
     assert json.loads((copy / "result.json").read_text()) == result
 
 
-def test_a_deleted_model_is_written_again(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_model_is_written_again(copy: Path, refused: Callable[..., str]) -> None:
     before = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").unlink()
-    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
+    resume(copy)
     assert (copy / "model.safetensors").read_bytes() == before
     (copy / "best.safetensors").unlink()
-    assert "best.safetensors: it was deleted" in complaint(capsys, "evaluate", "--best", copy)
-
-
-def test_what_is_left_of_another_run_is_not_taken_for_a_new_one(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (copy / "config.json").unlink()
-    assert "because it has no config.json" in complaint(capsys, "train", "digits", *QUICK, "--out", copy)
-
-
-def test_a_directory_with_other_things_in_it_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos/cat.jpg").write_text("meow")
-    assert "is not empty" in complaint(capsys, "train", "digits", *QUICK, "--out", "photos")
-    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+    assert "best.safetensors" in refused("evaluate", "--best", copy)
 
 
 def test_a_crash_while_a_run_is_created_blocks_nothing(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "new").mkdir()
@@ -448,49 +404,25 @@ def test_a_crash_while_a_run_is_created_blocks_nothing(
     (copy / "split.json").unlink()
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "checkpoints")  # the first one is written after split.json
-    main(["train", "--resume", "--quiet", "--no-report", "--out", str(copy)])
+    resume(copy)
     assert len(json.loads((copy / "split.json").read_text())["labeled"]) == 40
 
 
-def test_unusable_checkpoints_stop_a_resume_instead_of_starting_anew(
-    copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unusable_checkpoints_stop_a_resume_instead_of_starting_anew(copy: Path, refused: Callable[..., str]) -> None:
     (copy / "result.json").unlink()
     for path in (copy / "checkpoints").glob("*.json"):
         path.write_text("null")
-    assert "no checkpoint in" in complaint(capsys, "train", "--resume", "--out", copy)
-
-
-@pytest.mark.parametrize("flags", [["--threads", "-3"], ["--checkpoint-steps", "0"], ["--checkpoint-seconds", "nan"]])
-def test_resume_checks_its_flags(flags: list[str], copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "it must be in" in complaint(capsys, "train", "--resume", "--out", copy, *flags)
-
-
-def test_two_processes_do_not_work_in_one_directory(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (copy / "result.json").unlink()
-    with FileLock(copy / ".lock"):
-        assert "in use by another process" in complaint(capsys, "train", "--resume", "--out", copy)
+    assert "checkpoint" in refused("train", "--resume", "--out", copy)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--method", "./own.py:Method"], "cannot be imported"),
-        (["--method", "own_broken:Raises"], "cannot be imported (ZeroDivisionError"),
-        (["--method", "own_methods:NoDataclass"], "must be decorated with @dataclass(eq=False)"),
-        (["--method", "own_methods:Unhashable"], "must be decorated with @dataclass(eq=False)"),
-        (["--method", "own_methods:UnknownView"], "unknown view 'stronk'; did you mean 'strong'?"),
-        (["--method", "own_methods:Clash"], "'momentum', which is already a setting"),
-        (["--network", "own_network:raises"], "cannot be built (RuntimeError: no"),
-        (["--network", "own_network:linear_network", "--rank-on", "features"], "this network returns logits only"),
-        (["--network", "own_network:wrong_classes"], "must return logits (n, 10)"),
-        (["--network", "own_network:larger_images"], "cannot process 8×8×1 images"),
-        (["--network", "wrn-28-0"], "the width must be at least 1"),
-    ],
+    ("option", "value"), [("--threads", "-3"), ("--checkpoint-steps", "0"), ("--checkpoint-seconds", "nan")]
 )
-def test_what_is_wrong_with_a_users_own_code_is_said_before_anything_is_written(
-    flags: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert message in complaint(capsys, "train", "digits", *flags)
-    assert list(tmp_path.iterdir()) == []
+def test_resume_checks_its_flags(option: str, value: str, copy: Path, refused: Callable[..., str]) -> None:
+    assert f"{option} is {value}" in refused("train", "--resume", "--out", copy, option, value)
+
+
+def test_two_processes_do_not_work_in_one_directory(copy: Path, refused: Callable[..., str]) -> None:
+    (copy / "result.json").unlink()
+    with FileLock(copy / ".lock"):
+        assert "in use" in refused("train", "--resume", "--out", copy)

@@ -157,46 +157,7 @@ def test_names_are_read_as_other_systems_write_them(content: bytes, end: bytes, 
     assert list(read_names(io.BytesIO(content), end)) == names
 
 
-# --- names that are empty, and formats that are not read -----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["train", ""],
-        ["train", "photos", "--unlabeled", ""],
-        ["train", "photos", "--labels-csv", ""],
-        ["train", "photos", "--split", ""],
-        ["train", "photos", "--weights", ""],
-        ["train", "photos", "--data-dir", ""],
-        ["train", "photos", "--out", ""],
-        ["train", "--resume", "--out", ""],
-        ["evaluate", ""],
-        ["evaluate", "run", ""],
-        ["predict", "", "photos"],
-        ["predict", "run", ""],
-        ["predict", "run", "photos", "--out", ""],
-        ["predict", "run", "photos", "--sort-into", ""],
-        ["export", "run", ""],
-        ["report", ""],
-        ["report", "run", "--figures", ""],
-        ["bench", "demo", "--out", ""],
-        ["bench", "demo", "--keep", ""],
-        ["bench", "demo", "--data", ""],
-        ["label", ""],
-    ],
-    ids=" ".join,
-)
-def test_an_empty_name_never_means_the_current_directory(
-    arguments: list[str], place: Path, trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = sorted(path for path in place.rglob("*") if "cache" not in path.parts)
-    with pytest.raises(SystemExit) as left:
-        main(arguments)
-    said = capsys.readouterr().err
-    assert (left.value.code, said.count("\n")) == (2, 1), said
-    assert "empty" in said
-    assert sorted(path for path in place.rglob("*") if "cache" not in path.parts) == before
+# --- formats that are not read --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

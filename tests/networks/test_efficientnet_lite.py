@@ -1,7 +1,6 @@
 """EfficientNet-Lite computes what the implementation computes that its weights come with."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,13 @@ from rankingmatch.networks import (
     normalize_head,
     predict_logits,
 )
-from rankingmatch.networks.efficientnet_lite import WEIGHTS, ConvNorm
+from rankingmatch.networks.efficientnet_lite import VARIANTS, ConvNorm
 from rankingmatch.runs.export import export
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train as train_steps
 from rankingmatch.training.state import initial_state
 
-NAMES = list(WEIGHTS)
+NAMES = list(VARIANTS)
 LITE0 = NAMES[0]
 
 
@@ -58,10 +57,8 @@ def reference(name: str, side: int) -> Any:
     """The network of `efficientnet_lite_pytorch` with the padding for images of this side."""
     package = pytest.importorskip("efficientnet_lite_pytorch")
     network = package.EfficientNet.from_name(name, image_size=side).eval()
-    spec = find_spec(WEIGHTS[name].package)
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    path = Path(spec.submodule_search_locations[0]) / WEIGHTS[name].file
+    path = VARIANTS[name].path
+    assert path is not None
     network.load_state_dict(torch.load(path, weights_only=True))
     return network
 
@@ -85,7 +82,7 @@ def test_logits_equal_the_references_on_images_of_any_side(side: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_the_larger_networks_equal_the_reference_at_their_own_side(name: str) -> None:
-    pytest.importorskip(WEIGHTS[name].package)
+    pytest.importorskip(VARIANTS[name].package)
     assert_equals_the_reference(name, photographs(side=pretrained(name).native_side)[::12])
 
 

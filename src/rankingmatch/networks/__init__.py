@@ -6,6 +6,18 @@ Examples
 >>> model = make_classifier("wrn-28-2", classes=10)  # uint8 images (n, 3, h, w) → logits and features
 >>> register_network("mine", lambda channels, classes: MyNetwork(channels, classes))  # doctest: +SKIP
 >>> model = make_classifier("mine", classes=10, channels=1)  # doctest: +SKIP
+
+Notes
+-----
+The functions share these parameters:
+
+- `name`: a name in `NETWORKS`, a Wide ResNet as ``wrn-D-W``, ``timm:NAME``, ``timm:NAME@SIDE``, or the import path
+  ``package.module:factory`` of a factory as in `register_network`.
+- `channels`, `classes`: the number of image channels and of classes.
+- `pretrained`: whether to load the network's pretrained weights.
+- `network`, `backbone`: a module that maps normalized images to logits; if it is changed, then in place.
+- `model`, `device`: a model that returns an `Output`, and where it is.
+- `images`: uint8 images (n, h, w, c); `size`: images per batch.
 """
 
 from rankingmatch.networks.backbone import (
@@ -35,9 +47,8 @@ from rankingmatch.networks.classifier import (
     predict_probabilities,
     to_tensor,
 )
-from rankingmatch.networks.efficientnet_lite import EfficientNetLite
+from rankingmatch.networks.efficientnet_lite import EfficientNetLite, WeightsInfo
 from rankingmatch.networks.reconstruction import InpaintingGenerator, WhatWhereDecoder, WhatWhereEncoder
-from rankingmatch.networks.weights import WeightsInfo
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 
 __all__ = [

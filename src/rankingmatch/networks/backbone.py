@@ -12,20 +12,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.networks.classifier import Classifier, Tune
 
-__all__ = [
-    "NormalizedLinear",
-    "TimmBackbone",
-    "adapted",
-    "freeze",
-    "freeze_batchnorm",
-    "has_normalized_head",
-    "head_parameters",
-    "inner_network",
-    "normalize_head",
-    "own_normalization",
-    "set_batchnorm_momentum",
-]
-
 CENTER = "center"
 
 # --- models with timm's interface ----------------------------------------------------------------------------
@@ -89,15 +75,10 @@ def own_normalization(backbone: nn.Module, channels: int) -> tuple[Tensor, Tenso
 
 
 def head_parameters(backbone: nn.Module) -> set[str]:
-    """Find the parameters of the head, which maps features to logits.
+    """Find the parameters of the head of a backbone, which maps features to logits.
 
     They are those of the classifier that timm's `pretrained_cfg` names, or of the last linear layer; an empty set if
     there is none.
-
-    Parameters
-    ----------
-    backbone : torch.nn.Module
-        The network.
     """
     inner, prefix = inner_network(backbone)
     named = _cfg(inner).get("classifier") or ()
@@ -133,12 +114,9 @@ class NormalizedLinear(nn.Linear):
 
 
 def normalize_head(backbone: nn.Module) -> NormalizedLinear:
-    """Replace the head of a network by a `NormalizedLinear` with the same weights, unless it is one already.
+    """Replace the head of a backbone by a `NormalizedLinear` with the same weights, unless it is one already.
 
-    Parameters
-    ----------
-    backbone : torch.nn.Module
-        A network whose last layer is linear, changed in place; `ConfigError` if it is not.
+    `ConfigError` if its last layer is not linear.
     """
     names = {name.rpartition(".")[0] for name in head_parameters(backbone)}
     head = backbone.get_submodule(names.pop()) if len(names) == 1 else None
@@ -165,12 +143,7 @@ def has_normalized_head(names: Iterable[str]) -> bool:
 def freeze(model: Classifier, tune: Tune) -> None:
     """Freeze the part of a model that is not tuned, so that it also takes maps of that part.
 
-    Parameters
-    ----------
-    model : Classifier
-        The model, changed in place; `ConfigError` if its network has no such parts.
-    tune : {"all", "top", "head"}
-        What stays trainable.
+    `tune` is what stays trainable: "all", "top" or "head". `ConfigError` if the network has no such parts.
     """
     if tune == "all":
         return
@@ -186,15 +159,7 @@ def freeze(model: Classifier, tune: Tune) -> None:
 
 
 def set_batchnorm_momentum(network: nn.Module, momentum: float) -> None:
-    """Set the momentum of every BatchNorm layer.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        The network, changed in place.
-    momentum : float
-        The weight of a new batch in the running statistics.
-    """
+    """Set the `momentum` of every BatchNorm layer: the weight of a new batch in the running statistics."""
     for module in network.modules():
         if isinstance(module, _BatchNorm):
             module.momentum = momentum
@@ -206,11 +171,6 @@ def freeze_batchnorm(network: nn.Module) -> None:
     The layers normalize with their running statistics and do not update them, also in training mode and in copies of
     the network: with statistics of pretraining, small batches need not estimate them. Scale and shift stay trainable,
     and the network's `state_dict` has the same names.
-
-    Parameters
-    ----------
-    network : torch.nn.Module
-        The network, changed in place.
     """
     for module in network.modules():
         if isinstance(module, _BatchNorm) and not isinstance(module, _Frozen):

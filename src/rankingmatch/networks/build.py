@@ -7,9 +7,11 @@ that has pretrained weights also takes the keyword `pretrained`.
 
 import importlib
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -18,22 +20,14 @@ from torch import Tensor, nn
 from rankingmatch.core.errors import ConfigError, RankingMatchError, first_line, setting, unknown_name
 from rankingmatch.core.imports import import_object
 from rankingmatch.core.options import option
-from rankingmatch.networks.backbone import TimmBackbone, adapted, own_normalization
+from rankingmatch.core.untrusted import BadFileError, read_tensor_header, read_tensors, require_finite
+from rankingmatch.networks.backbone import TimmBackbone, adapted, head_parameters, inner_network, own_normalization
 from rankingmatch.networks.classifier import Classifier, Tune
-from rankingmatch.networks.efficientnet_lite import WEIGHTS, efficientnet_lite
+from rankingmatch.networks.efficientnet_lite import VARIANTS, efficientnet_lite
 from rankingmatch.networks.reconstruction import WhatWhereEncoder
-from rankingmatch.networks.weights import load_weights
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
 
-__all__ = [
-    "NETWORKS",
-    "NetworkFactory",
-    "NetworkSettings",
-    "input_side",
-    "make_backbone",
-    "make_classifier",
-    "register_network",
-]
+log = logging.getLogger(__name__)
 
 NetworkFactory = Callable[..., nn.Module]
 TIMM_PREFIX = "timm:"
@@ -43,7 +37,7 @@ NETWORKS: dict[str, NetworkFactory] = {
     "wrn-28-2": partial(WideResNet, groups=3, blocks=4, filters=32),
     "wrn-28-2-large": partial(WideResNet, groups=3, blocks=4, filters=135),
     "wrn-37-2": partial(WideResNet, groups=4, blocks=4, filters=32),
-    **{name: partial(efficientnet_lite, name) for name in WEIGHTS},
+    **{name: partial(efficientnet_lite, name) for name in VARIANTS},
     # The network of the SWWAE paper for STL-10, and one for small images.
     "swwae": partial(
         WhatWhereEncoder, stages=(((64,), 4), ((64,), 3), ((128, 128), 2), ((256, 256, 256, 512, 512, 512), 2))
@@ -115,24 +109,15 @@ def make_backbone(name: str, channels: int, classes: int, *, pretrained: bool = 
     """Make a network from its name.
 
     It maps normalized float images (n, channels, height, width) to logits (n, classes), or to logits and features
-    (n, width). `ConfigError` if there is no such network, or it cannot be made.
-
-    Parameters
-    ----------
-    name : str
-        A name in `NETWORKS`, a Wide ResNet as ``wrn-D-W``, ``timm:NAME``, ``timm:NAME@SIDE``, or the import path
-        ``package.module:factory`` of a factory as in `register_network`.
-    channels, classes : int
-        The number of image channels and of classes.
-    pretrained : bool
-        Whether to load the network's pretrained weights. Otherwise it is initialized from torch's global generator.
+    (n, width). Without pretrained weights, it is initialized from torch's global generator. `ConfigError` if there is
+    no such network, or it cannot be made.
     """
     if name.startswith(TIMM_PREFIX):
         return _timm_backbone(name, channels, classes, pretrained=pretrained)
     found = import_object("network", name) if ":" in name else NETWORKS.get(name) or wide_resnet(name)
     if found is None:
         raise unknown_name("network", name, NETWORKS, " (or wrn-D-W, timm:NAME, package.module:factory)")
-    return adapted(_call_factory(name, found, channels, classes, {"pretrained": True} if pretrained else {}))
+    return adapted(_call_factory(name, found, channels, classes, pretrained))
 
 
 def make_classifier(
@@ -151,16 +136,12 @@ def make_classifier(
     ----------
     network : str
         The name of the network, as in `make_backbone`.
-    classes : int
-        The number of classes.
     mean, std : Tensor or sequence of float, optional
         Mean and standard deviation of each channel (channels,), on the scale 0 to 1, as `channel_statistics` returns
         them. By default 0.5 and 0.25. A network with an input normalization of its own, or one that is stored with its
         weights, keeps that.
     channels : int, optional
-        The number of channels; by default that of `mean` or `std`, or 3.
-    pretrained : bool
-        Whether to load the network's pretrained weights.
+        By default the number of values of `mean` or `std`, or 3.
     weights : str, optional
         The path of a safetensors file with weights, which must fit the network except for its head.
 
@@ -183,17 +164,11 @@ def make_classifier(
     return classifier.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
-def input_side(network: str) -> int | None:
-    """The image size in pixels that a network must be given; None if it takes any size.
-
-    Parameters
-    ----------
-    network : str
-        The name of the network.
-    """
-    if not network.startswith(TIMM_PREFIX):
+def input_side(name: str) -> int | None:
+    """The image size in pixels that the network of this `name` must be given; None if it takes any size."""
+    if not name.startswith(TIMM_PREFIX):
         return None
-    backbone = _timm_backbone(network, channels=3, classes=2, pretrained=False)
+    backbone = _timm_backbone(name, channels=3, classes=2, pretrained=False)
     return min(backbone.size) if backbone.size else None
 
 
@@ -206,17 +181,15 @@ def _per_channel(name: str, given: Tensor | Sequence[float] | None, default: flo
     return values
 
 
-def _call_factory(
-    name: str, factory: NetworkFactory, channels: int, classes: int, keywords: dict[str, bool]
-) -> nn.Module:
+def _call_factory(name: str, factory: NetworkFactory, channels: int, classes: int, pretrained: bool) -> nn.Module:
     """Call a factory, which may be the user's code; ConfigError if anything is wrong with it."""
+    keywords = {"pretrained": True} if pretrained else {}
     try:
-        signature = inspect.signature(factory)
-        signature.bind("channels", "classes")
+        inspect.signature(factory).bind("channels", "classes")
     except (TypeError, ValueError) as error:
         raise ConfigError(f"network '{name}' must be callable with (channels, classes): {error}") from error
     try:
-        signature.bind("channels", "classes", **keywords)
+        inspect.signature(factory).bind("channels", "classes", **keywords)
     except TypeError:
         raise ConfigError(
             f"{setting('pretrained')}: there are no weights for '{name}'; use efficientnet-lite0, timm:NAME, "
@@ -240,14 +213,10 @@ def _timm_backbone(name: str, channels: int, classes: int, *, pretrained: bool) 
         raise ConfigError(f"network '{name}': write timm:NAME, or timm:NAME@SIDE with a side in pixels")
     try:
         timm: Any = importlib.import_module("timm")
-    except ModuleNotFoundError as error:
-        reason = _reason(error)
-        raise ConfigError(f"network '{name}' needs timm ({reason}): pip install 'rankingmatch[timm]'") from error
     except Exception as error:  # an incompatible torchvision may raise anything
-        raise ConfigError(
-            f"network '{name}' needs timm, which cannot be imported ({_reason(error)}); install a torchvision that was "
-            f"built for torch {torch.__version__}"
-        ) from error
+        absent = isinstance(error, ModuleNotFoundError)
+        remedy = "pip install 'rankingmatch[timm]'" if absent else "install a torchvision that was built for this torch"
+        raise ConfigError(f"network '{name}' needs timm ({_reason(error)}): {remedy}") from error
     try:
         model = timm.create_model(model_name, pretrained=pretrained, num_classes=classes, in_chans=channels)
         if at and hasattr(model, "set_input_size"):  # a transformer, whose position embeddings have a fixed size
@@ -262,3 +231,53 @@ def _timm_backbone(name: str, channels: int, classes: int, *, pretrained: bool) 
 
 def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
+
+
+# --- weights in a safetensors file ---------------------------------------------------------------------------
+
+
+def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, Tensor] | None:
+    """Load the weights of a safetensors file into a backbone; return the normalization if the file has one.
+
+    The file has the parameter names of the network, as those of timm do, or was saved by this package. All tensors must
+    fit except for those of a head of a different size or kind, which is initialized randomly, with a warning.
+    """
+    given, normalization = _read(Path(path))
+    inner, prefix = inner_network(backbone)
+    if normalization is not None:  # saved by this package, with the names of the adapter
+        given = {name.removeprefix(prefix): value for name, value in given.items()}
+    own = inner.state_dict()
+    head = {name.removeprefix(prefix) for name in head_parameters(backbone)}
+    centers = {name for name in given.keys() - own.keys() if name.endswith(".center")}  # of a `NormalizedLinear`
+    head_fits = not centers and all(name in given and given[name].shape == own[name].shape for name in head)
+    reset = set() if head_fits else head
+    needed = own.keys() - reset
+    problems = {
+        "missing": needed - given.keys(),
+        "unknown": given.keys() - own.keys() - centers,
+        "of a different shape": {name for name in needed & given.keys() if own[name].shape != given[name].shape},
+    }
+    if any(problems.values()):
+        text = "; ".join(f"{len(names)} {kind}, such as {min(names)}" for kind, names in problems.items() if names)
+        raise ConfigError(f"{setting('weights')}: {path} does not fit the network '{network}': {text}")
+    inner.load_state_dict({name: given[name] if name in needed else own[name] for name in own})
+    if reset:
+        kind = "the head has a different size or kind and is initialized randomly"
+        log.warning("%s: %s: %s", path, kind, ", ".join(sorted(reset)))
+    return normalization
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
+    """The weights of a file by name, and the normalization if it was saved by this package."""
+    try:
+        saved_here = "rankingmatch" in read_tensor_header(path).metadata
+        tensors = read_tensors(path)
+        require_finite(tensors)
+    except FileNotFoundError:
+        raise ConfigError(f"{setting('weights')}: there is no file {path}") from None
+    except (OSError, BadFileError) as error:
+        raise ConfigError(f"{setting('weights')}: {path} is not a safetensors file ({_reason(error)})") from error
+    if not (saved_here and "mean" in tensors and "std" in tensors):
+        return tensors, None
+    weights = {name.removeprefix("backbone."): value for name, value in tensors.items() if name.startswith("backbone.")}
+    return weights, (tensors["mean"].flatten(), tensors["std"].flatten())

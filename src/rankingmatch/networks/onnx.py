@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from rankingmatch.networks.classifier import Output
 
-__all__ = ["accelerated", "onnx_session", "to_onnx"]
-
 log = logging.getLogger(__name__)
 
 TOLERANCE = 1e-4  # of the largest value

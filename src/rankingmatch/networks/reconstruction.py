@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["InpaintingGenerator", "PooledMaps", "WhatWhereDecoder", "WhatWhereEncoder"]
-
 Norm = Callable[[int], nn.Module]
 # The stages of a network: the widths of the convolutions before each pooling, and the side of its windows.
 Stages = Sequence[tuple[tuple[int, ...], int]]

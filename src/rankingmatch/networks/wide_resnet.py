@@ -9,8 +9,6 @@ from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError
 
-__all__ = ["Block", "WideResNet", "wide_resnet"]
-
 DEEPEST, WIDEST = 2000, 1000  # a larger one takes minutes to build
 
 

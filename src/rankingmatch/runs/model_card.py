@@ -7,7 +7,7 @@ import numpy as np
 
 from rankingmatch import __version__
 from rankingmatch.data import BENCHMARKS, Images, Split
-from rankingmatch.networks.efficientnet_lite import WEIGHTS
+from rankingmatch.networks.efficientnet_lite import VARIANTS
 from rankingmatch.runs.config import Config
 from rankingmatch.runs.result import Result
 
@@ -89,7 +89,7 @@ def _facts(config: Config, split: Split, result: Result) -> dict[str, str]:
 
 def _starting_weights(config: Config) -> dict[str, str]:
     """The pretrained weights that training started from, with their license; nothing if it started from random ones."""
-    known = WEIGHTS.get(config.network.network)
+    known = VARIANTS.get(config.network.network)
     if not config.network.pretrained or known is None:
         return {}
     info = known.info

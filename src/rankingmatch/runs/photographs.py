@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankingmatch.data import Source
-from rankingmatch.networks.efficientnet_lite import SIDES, missing_weights
+from rankingmatch.networks.efficientnet_lite import VARIANTS, missing_weights
 
 __all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings", "is_fine_tuned"]
 
 log = logging.getLogger(__name__)
 
 NETWORK = "efficientnet-lite0"
-SIDE = SIDES[NETWORK]  # pixels, as in pretraining: smaller images are enlarged, because their features are better then
+SIDE = VARIANTS[NETWORK].side  # as in pretraining: smaller images are enlarged, because their features are better then
 MOST_VIEWS = 2  # of each kind: in a short training, most unlabeled images are drawn once or twice
 IMAGES_IN_BANK = 20_000  # of weak views, and as many strong ones: some minutes and 400 MB; at least one of each image
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
@@ -52,7 +52,8 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
         The options that are given.
     """
     network = given.get("network", NETWORK)
-    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else SIDES.get(network, SIDE))
+    side = VARIANTS[network].side if network in VARIANTS else SIDE
+    size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else side)
     asked_for = source.is_folder or given.get("pretrained", False)
     if not (asked_for and source.shape[2] == 3 and is_fine_tuned(network, size, given)):
         return None
@@ -62,7 +63,7 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
 
 def is_fine_tuned(network: str, size: int, given: Mapping[str, Any]) -> bool:
     """Whether to start from the pretrained weights of a network; a warning says so if they are not installed."""
-    if network not in SIDES or size < SMALLEST_SIDE:
+    if network not in VARIANTS or size < SMALLEST_SIDE:
         return False
     if not given.get("pretrained", True) or given.get("weights") is not None:
         return False

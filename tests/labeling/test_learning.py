@@ -138,7 +138,8 @@ def start(page: Page, cache: list[int], monkeypatch: pytest.MonkeyPatch) -> Iter
     started: list[Background] = []
 
     def start_one(run: Path | None = None) -> Background:
-        started.append(Background(page.session, run, "logistic-regression"))
+        page.session.run = run
+        started.append(Background(page.session, "logistic-regression"))
         started[-1].start()
         return started[-1]
 

@@ -150,9 +150,8 @@ def test_a_file_of_labels_that_cannot_be_one_is_refused_without_reading_it(
         os.truncate(path, 20 * 2**30)
     elif kind == "folder":
         path.mkdir()
-    for labels_csv, earlier in ((path, None), (None, path)):
-        with pytest.raises(DataError, match="more than" if kind == "huge" else "not a regular file"):
-            open_one(tmp_path, labels_csv, earlier=earlier)
+    with pytest.raises(DataError, match="more than" if kind == "huge" else "not a regular file"):
+        open_one(tmp_path, path)
 
 
 def test_a_file_that_returns_has_its_label_again(tmp_path: Path, open_one: OpenSession) -> None:

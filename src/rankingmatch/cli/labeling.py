@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rankingmatch.cli.shared import PathType
-from rankingmatch.core.errors import ConfigError, DataError
+from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
 from rankingmatch.heads.names import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
@@ -32,6 +32,7 @@ method_option = click.option(
 @click.option("--classes", metavar="NAMES", default="", help="Names of classes to start with, separated by commas.")
 @click.option(
     "--labels-csv",
+    "table",
     type=PathType(),
     metavar="FILE",
     help="File that labels are saved to, for `train --labels-csv`. [FOLDER/labels.csv]",
@@ -54,14 +55,7 @@ method_option = click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", default=0, help="Seed of the order of the images. [0]"
 )
 def label(
-    folder: Path,
-    classes: str,
-    labels_csv: Path | None,
-    port: int | None,
-    host: str,
-    browser: bool,
-    method: str,
-    seed: int,
+    folder: Path, classes: str, table: Path | None, port: int | None, host: str, browser: bool, method: str, seed: int
 ) -> None:
     """Label a FOLDER of images in the browser, with a model that learns while you label.
 
@@ -73,21 +67,14 @@ def label(
     except ModuleNotFoundError as error:
         raise ConfigError(f"labeling needs {error.name}: pip install 'rankingmatch[label]'") from error
     from rankingmatch.data import under_way
-    from rankingmatch.labeling.background import Background
-    from rankingmatch.labeling.folder import folder_of_run, open_session
-    from rankingmatch.labeling.processes import Training
+    from rankingmatch.labeling.folder import open_session
     from rankingmatch.runs.display import loading_progress
 
     require_head_method(method)
     names = tuple(name.strip() for name in classes.split(",") if name.strip())
     with loading_progress() as progress, under_way(progress, f"looking through {printable(str(folder))}"):
-        if not folder.is_dir():
-            raise DataError(f"there is no folder {folder}")
-        run = folder if (folder / "config.json").is_file() else None
-        root, earlier, of_run = folder_of_run(folder) if run else (folder, None, ())
-        session = open_session(root, labels_csv, (*names, *of_run), seed, earlier)
+        session = open_session(folder, table, names, seed)
     sys.setswitchinterval(SECONDS_OF_A_THREAD)
-    training, background = Training(session), Background(session, run, method)
 
     def started(address: str) -> None:
         state = session.state()
@@ -99,21 +86,14 @@ def label(
             click.echo(OPEN_TO_ALL.format(host))
         click.echo(f"open {address}")
         click.echo("Ctrl-C stops the server; every label is already saved")
-        background.start()
         if browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    try:
-        serve(session, training, host, port, started)
-    finally:
-        was_training = training.running
-        training.close()
-        background.stop()
-        session.journal.close()
-    if not session.journal.path.exists():
+    was_training = serve(session, host, port, method, started)
+    state, path = session.state(), session.journal.path
+    if not path.exists():
         click.echo("\nnothing was labeled")
         return
-    state, path = session.state(), session.journal.path
     click.echo(f"\n{state['labeled']:,} labels are in {path}; to train:")
     click.echo(shlex.join(["rankingmatch", "train", str(session.root), "--labels-csv", str(path)]))
     if was_training:

@@ -46,11 +46,11 @@ def pool_of(session: Session, most: int = MOST) -> list[int]:
 class Background:
     """Threads that compute features and models, and tell the session; whatever fails, the page shows it.
 
-    Predictions of a trained `run` are used until there is a model of the session, which `method` trains.
+    Predictions of the session's run are used until there is a model of its labels, which `method` trains.
     """
 
-    def __init__(self, session: Session, run: Path | None = None, method: str = DEFAULT_METHOD) -> None:
-        self._session, self._run, self._method = session, run, method
+    def __init__(self, session: Session, method: str = DEFAULT_METHOD) -> None:
+        self._session, self._method = session, method
         pool = pool_of(session)
         self._numbers = np.array(pool, np.int64)
         self._row_of = {number: row for row, number in enumerate(pool)}
@@ -94,8 +94,8 @@ class Background:
 
     def _prepare(self) -> None:
         self._session.show(model={"state": "waiting", "labels": 0, "why": COMPUTING})
-        if self._run is not None:
-            self._attempt(f"predicting with {printable(str(self._run))}", self._predict, self._run)
+        if self._session.run is not None:
+            self._attempt(f"predicting with {printable(str(self._session.run))}", self._predict, self._session.run)
         self._attempt("computing features of the images", self._compute)
         if self._failures[self._compute] and not self._of_run:
             self._session.show(model={"state": "waiting", "labels": 0, "why": "the images have no features"})

@@ -23,49 +23,44 @@ from rankingmatch.data.label_journal import (
 from rankingmatch.labeling.journal import Journal
 from rankingmatch.labeling.session import Session, check_class_name
 
-__all__ = ["export_folders", "folder_of_run", "given_labels", "journal_path", "open_session"]
+__all__ = ["export_folders", "given_labels", "open_session"]
 
 
-def open_session(
-    root: Path,
-    labels_csv: Path | None = None,
-    classes: tuple[str, ...] = (),
-    seed: int = 0,
-    earlier: Path | None = None,
-) -> Session:
-    """Scan a folder and open its journal, which is then locked for this process.
+def open_session(folder: Path, labels_csv: Path | None = None, classes: tuple[str, ...] = (), seed: int = 0) -> Session:
+    """Scan a folder, or that of a trained run, and open its journal, which is then locked for this process.
 
-    The journal is by default ``labels.csv`` in the folder. `earlier` is another CSV file with labels to start from.
+    The journal is by default ``labels.csv`` in the folder. Labels of a run are labels to start from.
     """
     for name in classes:
         check_class_name(name)
+    run = folder if (folder / "config.json").is_file() else None
+    root, earlier, names = _folder_of_run(run) if run else (folder, None, ())
     held_out = tuple(f"{name}{os.sep}" for name in HELD_OUT)
     files = [file for file in FolderScanner(root).images(root) if not file.startswith(held_out)]
     if not files:
         raise DataError(f"{root} has no images")
     path = labels_csv or root / "labels.csv"
-    target = journal_path(path)
-    given = [LabelEvent("", name, CLASS_PREFIX) for name in classes]
-    given += given_labels(root, files, classes)
+    target = _journal_path(path)
+    given = [LabelEvent("", name, CLASS_PREFIX) for name in (*classes, *names)]
+    given += given_labels(root, files, (*classes, *names))
     for table in dict.fromkeys(table for table in (path, earlier) if table is not None):
         if table.exists() and table.resolve() != target.resolve():
             given += _labels_of_table(table, files)
-    return Session(root, files, Journal(target), given, seed)
+    return Session(root, files, Journal(target), given, seed, run)
 
 
-def folder_of_run(run: Path) -> tuple[Path, Path | None, tuple[str, ...]]:
+def _folder_of_run(run: Path) -> tuple[Path, Path | None, tuple[str, ...]]:
     """The folder that a run was trained on, its table of labels, or, if these were class folders, their names."""
     from rankingmatch.runs.directory import Run
 
     config = Run(run).config()
-    if not Path(config.dataset).is_dir():
+    folder, table = Path(config.dataset), config.data.labels_csv
+    if not folder.is_dir():
         raise DataError(f"{run} was trained on {config.dataset}, which is not a folder of images")
-    if config.data.labels_csv is not None:
-        return Path(config.dataset), Path(config.data.labels_csv), ()
-    return Path(config.dataset), None, Run(run).load_model()[1].classes
+    return (folder, None, Run(run).load_model()[1].classes) if table is None else (folder, Path(table), ())
 
 
-def journal_path(path: Path) -> Path:
+def _journal_path(path: Path) -> Path:
     """The journal for a CSV file: the file itself, or another one beside it if it is a plain table of labels."""
     content = read_table(path) if path.exists() else b""
     first = b"".join(content[: 1 << 12].splitlines()[:1]).decode("utf-8-sig", "replace")

@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.labeling.background import Background
 from rankingmatch.labeling.processes import Training
 from rankingmatch.labeling.security import Access
 from rankingmatch.labeling.server import make_app
@@ -27,17 +28,19 @@ MOST_STRANGERS = 100  # connections that have not shown the token
 SECONDS_OF_STRANGERS = 10.0
 
 
-def serve(session: Session, training: Training, host: str, port: int | None, started: Callable[[str], None]) -> None:
-    """Answer requests until SIGINT or SIGTERM; raise ConfigError if the server cannot listen there.
+def serve(session: Session, host: str, port: int | None, method: str, started: Callable[[str], object]) -> bool:
+    """Answer requests, train and compute until SIGINT or SIGTERM; returns whether a training was stopped.
 
     Without a port, it listens on the default one or, if it is taken, on any that is free. `started` is then called with
-    the address to open, which contains the token.
+    the address to open, which contains the token. Raises ConfigError if the server cannot listen there.
     """
     listening = listen(host, port)
+    training, background = Training(session), Background(session, method)
     access = Access(secrets.token_urlsafe(24), listening.getsockname()[1], host)
     server = make_server(session, training, access)
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     started(f"http://{shown}:{access.port}/?token={access.token}")
+    background.start()
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: uvicorn raises signals again
     try:
         with contextlib.suppress(KeyboardInterrupt):
@@ -45,6 +48,11 @@ def serve(session: Session, training: Training, host: str, port: int | None, sta
     finally:
         signal.signal(signal.SIGTERM, previous)
         listening.close()
+        was_training = training.running
+        training.close()
+        background.stop()
+        session.journal.close()
+    return was_training
 
 
 def make_server(session: Session, training: Training, access: Access) -> uvicorn.Server:

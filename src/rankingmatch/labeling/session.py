@@ -48,13 +48,20 @@ class Session:
     """A labeling session. All methods may be called from any thread.
 
     The index of an image in `files`, which are sorted and relative to the folder, is its number. `given` are events
-    that are known without the journal: labels from class folders, and classes. They are saved with the first label.
+    that are known without the journal: labels from class folders, and classes. They are saved with the first label. A
+    trained `run` may have predictions to begin with.
     """
 
     def __init__(
-        self, root: Path, files: Sequence[str], journal: Journal, given: Iterable[LabelEvent] = (), seed: int = 0
+        self,
+        root: Path,
+        files: Sequence[str],
+        journal: Journal,
+        given: Iterable[LabelEvent] = (),
+        seed: int = 0,
+        run: Path | None = None,
     ) -> None:
-        self.root, self.files, self.journal, self.seed = root, files, journal, seed
+        self.root, self.files, self.journal, self.seed, self.run = root, files, journal, seed, run
         self.lock = threading.RLock()
         self.version = 1
         # Numbers are valid for one scan of the folder; a page that is older than a change must not use them.

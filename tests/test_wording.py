@@ -49,5 +49,5 @@ def test_a_flag_would_be_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_spelling_is_american(name: str) -> None:
     text = (SOURCE / name).read_text()
-    allowed = {"licence"} if name in ("runs/config.py", "core/untrusted.py") else set()  # the former name of an option
+    allowed = {"licence"} if name == "core/untrusted.py" else set()  # the former name of an option
     assert {word.lower() for word in BRITISH.findall(text)} - allowed == set()

@@ -23,7 +23,7 @@ from rankingmatch.bench.simulated_labeling import (
 )
 from rankingmatch.cli import cli
 from rankingmatch.core.errors import DataError, RunError
-from rankingmatch.heads.names import LOGISTIC_REGRESSION
+from rankingmatch.heads import LOGISTIC_REGRESSION
 
 quickly = partial(simulate, method=LOGISTIC_REGRESSION)
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.heads import trained
+from rankingmatch.heads import DEFAULT_METHOD, linear, require_head_method
 from rankingmatch.heads.linear import fit_head
-from rankingmatch.heads.names import DEFAULT_METHOD, require_head_method
 from rankingmatch.methods import METHODS
 
 NEED_IMAGES = ("swwae", "cc-gan")
@@ -34,7 +33,7 @@ def test_pictures_without_labels_lower_the_error() -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in NEED_IMAGES])
 def test_every_method_that_needs_no_images_trains_a_head(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(trained.SETTINGS, "steps", 10)
+    monkeypatch.setitem(linear.SETTINGS, "steps", 10)
     require_head_method(method)
     features, _, labels = stretched_clusters()
     start = fit_head(features, labels, 3, 0)

@@ -10,6 +10,7 @@ from image_folders import class_folders
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import Split
 from rankingmatch.runs import job
+from rankingmatch.runs.config import resolve
 from rankingmatch.runs.train import train
 from rankingmatch.training.loop import evaluate
 from rankingmatch.training.records import Evaluation
@@ -19,13 +20,21 @@ TINY: dict[str, Any] = {"network": "wrn-10-1", "batch_size": 4, "mu": 1, "thread
 
 
 @pytest.mark.parametrize("method", ["rankingmatch-bm", "remixmatch"])
-def test_the_run_is_that_of_its_number_of_steps(method: str, tmp_path: Path) -> None:
-    timed = train("digits", method=method, out=tmp_path / "timed", minutes=0.15, **TINY)
-    steps = timed.config().training.total_steps
-    counted = train("digits", method=method, out=tmp_path / "counted", steps=steps, **TINY)
-    assert 1 <= steps == timed.result().steps  # type: ignore[union-attr]
-    assert timed.model_path.read_bytes() == counted.model_path.read_bytes()
+def test_the_run_is_that_of_its_number_of_steps(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "MOST_STEPS", 12)
+    timed = train("digits", method=method, out=tmp_path / "timed", minutes=10, **TINY)
+    counted = train("digits", method=method, out=tmp_path / "counted", steps=12, **TINY)
     assert timed.config() == counted.config()
+    assert timed.model_path.read_bytes() == counted.model_path.read_bytes()
+
+
+def test_more_time_is_more_steps() -> None:
+    plan = resolve("digits", None, {name: value for name, value in TINY.items() if name != "report"})
+    split = job.load_split(plan)
+    state = job.ready_state(plan.config, split)
+    few, many = (job._steps_until(time.monotonic() + seconds, state, split, plan.config) for seconds in (30, 3000))
+    assert 0 < few < many
+    assert state.step == 0
 
 
 def test_time_for_evaluations_and_the_report_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

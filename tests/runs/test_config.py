@@ -174,17 +174,6 @@ def test_an_option_that_was_removed_is_ignored_where_it_was_off() -> None:
         Config.from_json(saved)
 
 
-@pytest.mark.parametrize(
-    ("method", "name", "before", "default"),
-    [("rankingmatch-bh", "true_triplets", True, False), ("rankingmatch-ct", "similarity", "dot", "cosine")],
-)
-def test_a_run_of_an_earlier_version_computes_what_it_did(method: str, name: str, before: Any, default: Any) -> None:
-    saved = resolve("digits", method, {}).config.to_json()
-    assert Config.from_json(saved).hyperparameters[name] == default
-    del saved["hyperparameters"][name]
-    assert Config.from_json(saved).hyperparameters[name] == before
-
-
 def test_the_decay_of_an_earlier_run_is_kept() -> None:
     saved = resolve("digits", "softmatch", {}).config.to_json()
     assert saved["hyperparameters"]["statistics_decay"] is None

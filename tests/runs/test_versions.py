@@ -88,8 +88,6 @@ def test_a_file_without_a_number_is_an_old_one(run: Run) -> None:
         path = run.path / name
         values = values_of(run, kind)
         del values["format"]
-        if kind == "config":
-            values["execution"]["licence"] = values["execution"].pop("license")
         path.write_text(json.dumps(values) + "\n")
     assert run.config().execution.license is None
     assert run.label_count() == 40

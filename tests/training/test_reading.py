@@ -7,7 +7,7 @@ import torch
 from tiny import tiny_settings, tiny_split
 
 from rankingmatch.methods import make_method
-from rankingmatch.training.reading import StepImages, read_images, read_steps
+from rankingmatch.training.batches import StepImages, read_images, read_steps
 
 
 def test_images_that_are_read_ahead_are_the_images_of_each_step() -> None:

@@ -12,8 +12,8 @@ from rankingmatch.core.errors import DataError, RunError, first_line
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.untrusted import typed
 from rankingmatch.data import find_source
+from rankingmatch.heads import DEFAULT_METHOD
 from rankingmatch.heads.linear import fit_head
-from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import fit_smoothing
 from rankingmatch.labeling.features import SIDE, feature_function
 from rankingmatch.labeling.random_checks import CHECK_EVERY, draw_checks, error_interval

@@ -11,7 +11,7 @@ import click
 from rankingmatch.cli.shared import PathType
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
-from rankingmatch.heads.names import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
+from rankingmatch.heads import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
 SECONDS_OF_A_THREAD = 0.0005  # then a request does not wait long for the thread that trains the model
 OPEN_TO_ALL = (

@@ -11,7 +11,7 @@ import click
 
 from rankingmatch.cli.labeling import method_option
 from rankingmatch.cli.shared import PathType, json_option
-from rankingmatch.heads.names import DEFAULT_METHOD, require_head_method
+from rankingmatch.heads import DEFAULT_METHOD, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.bench.simulated_labeling import Pool, Simulation

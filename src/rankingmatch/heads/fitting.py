@@ -11,8 +11,8 @@ from torch import nn
 from rankingmatch.core.distributed import alone
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import Progress, Split, no_progress
+from rankingmatch.heads import DEFAULT_METHOD
 from rankingmatch.heads.linear import fit_head
-from rankingmatch.heads.names import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import smooth_features, unit_features
 from rankingmatch.networks import Classifier, batched_outputs, normalize_head
 from rankingmatch.networks.onnx import accelerated
@@ -61,21 +61,8 @@ def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int, seed: in
     Where a label is missing, it is predicted: by SoftMatch on features that move toward those of their neighbors, as
     behind the labeling page. Features of new images are not smoothed, so the head itself takes them as they are.
 
-    Parameters
-    ----------
-    features
-        Features (n, width).
-    labels
-        The class of each image (n,), or a negative number where it is to be predicted. Each class has a label.
-    classes
-        The number of classes.
-    seed
-        The seed of what predicts labels.
-
-    Returns
-    -------
-    dict
-        "weight" (classes, width), "bias" (classes,) and "center" (width,).
+    `features` are (n, width). A label (n,) is negative where it is to be predicted; each class has one.
+    Returns "weight" (classes, width), "bias" (classes,) and "center" (width,).
     """
     targets, weights = labels, np.full(len(labels), GIVEN_WEIGHT)
     if (labels < 0).any():

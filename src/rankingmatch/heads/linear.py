@@ -1,73 +1,84 @@
-"""A classifier on fixed features, trained again after every few labels."""
+"""A linear classifier on fixed features, trained again after every few labels.
 
+Logistic regression learns from the labeled images; one of our methods may go on from there, with the help of those
+without labels. For a method, a weak view is a feature as it is; in stronger views, some of its components are 0, as in
+dropout.
+"""
+
+from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from rankingmatch.heads.names import LOGISTIC_REGRESSION
+from rankingmatch.core.devices import on_threads
+from rankingmatch.core.errors import unknown_name
+from rankingmatch.core.randomness import Purpose, derived_seed, numpy_generator
+from rankingmatch.data import Dataset, Images, Split, assemble_split
+from rankingmatch.data.bank import Bank
+from rankingmatch.heads import LOGISTIC_REGRESSION
 from rankingmatch.heads.smoothing import known_rows, unit_features
+from rankingmatch.methods import METHODS, Method, Task, hyperparameters_of, make_method
+from rankingmatch.networks import Classifier, NormalizedLinear
+from rankingmatch.training.loop import train
+from rankingmatch.training.settings import TrainSettings
+from rankingmatch.training.state import make_state, task_of
 
-__all__ = ["Head", "fit_head"]
+__all__ = ["Head", "fit_head", "require_method", "train_head"]
 
-INVERSE_REGULARIZATION = 10.0
+INVERSE_REGULARIZATION = 10.0  # of logistic regression
+# Chosen on the validation images of photographs of clothing, 20 to 100 labels, seeds 10 to 14 (docs/label.md).
+SETTINGS: dict[str, Any] = {
+    "steps": 200,
+    "batch_size": 32,
+    "mu": 2,
+    "learning_rate": 0.03,
+    "optimizer": "adamw",
+    "weight_decay": 1e-3,
+    "ema_decay": 0.97,
+    "evaluate_every": 200,
+    "log_every": 200,
+}
+HYPERPARAMETERS = {"threshold": 0.8, "statistics_decay": 0.9}  # of the method, where it has them
+DROPPED = {"weak": 0.0, "medium": 0.25, "strong": 0.5}  # share of the components that are 0
+COPIES = 4  # of each stronger view
 
 
 @dataclass(frozen=True)
 class Head:
-    """A linear classifier of unit features.
+    """A linear classifier of unit features."""
 
-    Attributes
-    ----------
-    mean : numpy.ndarray
-        The mean of the features that it was trained on, of shape (d,).
-    weight : numpy.ndarray
-        Of shape (d, classes).
-    bias : numpy.ndarray
-        Of shape (classes,); −∞ for a class without labels, whose probability is zero.
-    """
-
-    mean: np.ndarray
-    weight: np.ndarray
-    bias: np.ndarray
+    mean: np.ndarray  # (d,), of the features that it was trained on
+    weight: np.ndarray  # (d, classes)
+    bias: np.ndarray  # (classes,); −∞ for a class without labels, whose probability is zero
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Predict the probabilities of the classes.
-
-        Parameters
-        ----------
-        features : numpy.ndarray
-            Features of shape (n, d).
-
-        Returns
-        -------
-        numpy.ndarray
-            Probabilities of shape (n, classes).
-        """
-        return _softmax(unit_features(features, self.mean) @ self.weight + self.bias)
+        """The probabilities (n, classes) for features (n, d)."""
+        logits = unit_features(features, self.mean) @ self.weight + self.bias
+        exponentials = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(exponentials / exponentials.sum(1, keepdims=True), np.float32)
 
 
 def fit_head(
     features: np.ndarray, labels: np.ndarray, classes: int, seed: int, method: str = LOGISTIC_REGRESSION
 ) -> Head:
-    """Train a head on the labeled pictures, and with a method also on those without a label.
+    """Train a head on the labeled images, and with a method also on those without a label.
 
     Parameters
     ----------
     features : numpy.ndarray
-        Features of all pictures, of shape (n, d), best from `smooth_features`.
+        Features of all images, of shape (n, d), best from `smooth_features`.
     labels : numpy.ndarray
-        Labels of shape (n,), −1 without a label, or −2 for pictures that are not used at all. At least one has a label.
+        Labels of shape (n,), −1 without a label, or −2 for images that are not used at all. At least one has a label;
+        classes without labels get the probability zero.
     classes : int
         The number of classes.
     seed : int
         The seed of everything random.
     method : str
         Logistic regression, or the method that goes on from it: one of `rankingmatch.methods` that needs no images.
-
-    Returns
-    -------
-    Head
-        The trained head. Classes without labels have the probability zero.
     """
     known = known_rows(features)  # the other rows are zero
     mean = (features.sum(0, dtype=np.float64) / max(1, int(known.sum()))).astype(np.float32)
@@ -77,8 +88,6 @@ def fit_head(
     labels = np.where(labels >= 0, np.searchsorted(present, labels), -1)
     weight, bias = _logistic_regression(units[labels >= 0], labels[labels >= 0], len(present))
     if method != LOGISTIC_REGRESSION and len(present) > 1 and (labels < 0).any():
-        from rankingmatch.heads.trained import train_head
-
         weight, bias = train_head(units, labels, weight, bias, method, seed)
     whole = Head(mean, np.zeros((len(weight), classes), np.float32), np.full(classes, -np.inf, np.float32))
     whole.weight[:, present], whole.bias[present] = weight, bias
@@ -99,7 +108,71 @@ def _logistic_regression(features: np.ndarray, labels: np.ndarray, classes: int)
     return model.coef_.T, model.intercept_
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of logits (n, classes)."""
-    exponentials = np.exp(logits - logits.max(1, keepdims=True))
-    return np.asarray(exponentials / exponentials.sum(1, keepdims=True), np.float32)
+# --- a head that a method trains ----------------------------------------------------------------------------
+
+
+def train_head(
+    features: np.ndarray, labels: np.ndarray, weight: np.ndarray, bias: np.ndarray, method: str, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train a head (d, classes), (classes,) further, with a method; returns its new weight and bias.
+
+    The features (n, d) have unit length. A label is −1 where there is none; every class has one, and some images have
+    none.
+    """
+    settings, chosen, split = TrainSettings(**SETTINGS, seed=seed), _method(method), _split(labels, bias.shape[0])
+    model = Classifier(_OnFeatures(weight, bias), torch.zeros(1), torch.ones(1))
+    model.tune = "head"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, Purpose.INITIAL_WEIGHTS))
+        chosen.prepare(task_of(split, len(weight)))
+    state = make_state(model, chosen, settings, torch.device("cpu"))
+    state.bank = _bank(features, chosen, seed)
+    with on_threads(1):  # more would wait for each other: the matrices are small
+        deque(train(state, split, settings), maxlen=0)
+    head = state.ema.backbone.head
+    assert isinstance(head, NormalizedLinear)
+    return head.weight.numpy().T.copy(), head.bias.numpy().copy()
+
+
+def require_method(name: str) -> None:
+    """Raise ConfigError if there is no such method, or if it needs images."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    _method(name).prepare(Task(classes=2, features=2, unlabeled=2, labeled=2))
+
+
+class _OnFeatures(nn.Module):
+    """A network of which only the head is left: features (n, d, 1, 1) → logits and features."""
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray) -> None:
+        super().__init__()
+        self.head = NormalizedLinear(*weight.shape)
+        self.head.weight = nn.Parameter(torch.from_numpy(weight.T.astype(np.float32)))
+        self.head.bias = nn.Parameter(torch.from_numpy(bias.astype(np.float32)))
+
+    def upper(self, maps: Tensor) -> tuple[Tensor, Tensor]:
+        features = maps.flatten(1)
+        return self.head(features), features
+
+
+def _method(name: str) -> Method:
+    known = {option.name for option in hyperparameters_of(name)}
+    return make_method(name, {key: value for key, value in HYPERPARAMETERS.items() if key in known})
+
+
+def _split(labels: np.ndarray, classes: int) -> Split:
+    """The labels with images that nobody looks at: every view comes from the bank."""
+    nothing = np.broadcast_to(np.uint8(0), (len(labels), 1, 1, 1))
+    dataset = Dataset(tuple(map(str, range(classes))), Images(nothing, labels))
+    return assemble_split(dataset, np.flatnonzero(labels >= 0), np.empty(0, np.int64), balanced=True)
+
+
+def _bank(features: np.ndarray, method: Method, seed: int) -> Bank:
+    """The views that the method asks for."""
+    rng = numpy_generator(seed, Purpose.BANK)
+    views = {}
+    for name in sorted({*method.labeled_views, *method.unlabeled_views}):
+        dropped = DROPPED[name]
+        kept = [rng.random(features.shape, np.float32) >= dropped for _ in range(COPIES if dropped else 1)]
+        views[name] = [(features * mask).astype(np.float16)[:, :, None, None] for mask in kept]
+    return Bank(views)

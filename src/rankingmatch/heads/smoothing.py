@@ -1,7 +1,7 @@
-"""Features of a folder, prepared once with the help of all its pictures, labeled or not.
+"""Features of a folder, prepared once with the help of all its images, labeled or not.
 
-A picture's feature moves toward those of its nearest neighbors, so that pictures of a class lie closer together and a
-few labels suffice: with unit features x on the first principal components and the neighbors N(x) among the pictures,
+The feature of an image moves toward those of its nearest neighbors, so that images of a class lie closer together and a
+few labels suffice: with unit features x on the first principal components and the neighbors N(x) among the images,
 x ← unit((1 − m) x + m mean(N(x))).
 """
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 
-__all__ = ["Smoothing", "fit_smoothing", "smooth_features", "unit_features", "unit_rows"]
+__all__ = ["Smoothing", "fit_smoothing", "known_rows", "smooth_features", "unit_features", "unit_rows"]
 
 COMPONENTS = 256
 NEIGHBORS = 10
 MIX = 0.5
-ANCHORS = 4000  # pictures among which neighbors are found; a random part of a larger folder
+ANCHORS = 4000  # images among which neighbors are found; a random part of a larger folder
 ROWS = 1000  # at a time
 
 
@@ -36,43 +36,21 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 def known_rows(features: np.ndarray) -> np.ndarray:
-    """Which rows of features (n, d) are not zero, (n,) bool: those of pictures whose features are known."""
+    """Which rows of features (n, d) are not zero, (n,) bool: those of images whose features are known."""
     return np.asarray(np.any(features != 0, axis=1))
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """A map from features to smoothed features.
+    """A map from features to smoothed features."""
 
-    Attributes
-    ----------
-    mean : numpy.ndarray
-        The mean feature of the folder, of shape (d,).
-    components : numpy.ndarray
-        Its principal components, of shape (d, components).
-    anchors : numpy.ndarray
-        Unit features of the pictures among which neighbors are found, of shape (anchors, components).
-    """
-
-    mean: np.ndarray
-    components: np.ndarray
-    anchors: np.ndarray
+    mean: np.ndarray  # (d,), of the folder's features
+    components: np.ndarray  # (d, components), its principal components
+    anchors: np.ndarray  # (anchors, components), unit features of the images among which neighbors are found
 
     def apply(self, features: np.ndarray) -> np.ndarray:
-        """Smooth features, of the folder's pictures or of others.
-
-        Parameters
-        ----------
-        features : numpy.ndarray
-            Features of shape (n, d).
-
-        Returns
-        -------
-        numpy.ndarray
-            Unit vectors of shape (n, components), float32; rows of zeros stay zero.
-        """
-        starts = range(0, len(features), ROWS)
-        parts = [self._smooth(features[start : start + ROWS]) for start in starts]
+        """Smoothed unit features (n, components), float32, of the folder's images or others; zero rows stay zero."""
+        parts = [self._smooth(features[start : start + ROWS]) for start in range(0, len(features), ROWS)]
         return np.concatenate(parts) if parts else np.empty((0, self.components.shape[1]), np.float32)
 
     def _smooth(self, features: np.ndarray) -> np.ndarray:
@@ -85,20 +63,10 @@ class Smoothing:
 
 
 def fit_smoothing(features: np.ndarray, seed: int) -> Smoothing:
-    """Find the principal components and the anchors of a folder.
+    """Find the principal components and the anchors of a folder with features (n, d).
 
-    Parameters
-    ----------
-    features : numpy.ndarray
-        Features of all pictures, of shape (n, d). Rows of zeros, whose features are not known yet, do not count; at
-        least one row is known.
-    seed : int
-        The seed of the draw of anchors; it matters only for folders with more than 4000 pictures.
-
-    Returns
-    -------
-    Smoothing
-        The map to smoothed features.
+    Rows of zeros, whose features are not known yet, do not count; at least one row is known. The seed matters only for
+    folders with more than 4000 images, whose anchors are drawn.
     """
     rows = np.flatnonzero(known_rows(features))
     if len(rows) > ANCHORS:
@@ -111,22 +79,9 @@ def fit_smoothing(features: np.ndarray, seed: int) -> Smoothing:
 
 
 def smooth_features(features: np.ndarray, seed: int) -> np.ndarray:
-    """Prepare the features of a folder, once, for everything else in this package.
+    """The smoothed features (n, min(256, d, n)) of a folder with features (n, d).
 
-    `next_images`, `fit_head` and `out_of_fold` take any features, but are more accurate and several
-    times as fast with these.
-
-    Parameters
-    ----------
-    features : numpy.ndarray
-        Features of all pictures, of shape (n, d); rows of zeros, whose features are not known yet, stay zero.
-    seed : int
-        The seed; it matters only for folders with more than 4000 pictures.
-
-    Returns
-    -------
-    numpy.ndarray
-        Unit vectors of shape (n, min(256, d, n)), float32.
+    What is trained on these is more accurate and several times as fast as on the features themselves.
     """
     return fit_smoothing(features, seed).apply(features)
 

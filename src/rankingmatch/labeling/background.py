@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from rankingmatch.core.errors import RunError, first_line
 from rankingmatch.core.names import first_few, printable
 from rankingmatch.core.options import flag
-from rankingmatch.heads.names import DEFAULT_METHOD
+from rankingmatch.heads import DEFAULT_METHOD
 from rankingmatch.heads.smoothing import smooth_features
 from rankingmatch.labeling.features import Features
 from rankingmatch.labeling.model import NO_GUESSES, Lesson, guesses_of

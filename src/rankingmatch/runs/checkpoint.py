@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from rankingmatch.core.atomic import write_atomically, write_json
 from rankingmatch.core.errors import RunError, setting
 from rankingmatch.core.untrusted import FORMATS, check_format, check_value, read_bytes, read_json
-from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot, upgrade_tensors
+from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot
 from rankingmatch.training.state import State
 
 __all__ = ["checksums", "restore_latest", "save_checkpoint"]
@@ -83,14 +83,12 @@ def _read(path: Path, state: State, identity: Mapping[str, Any]) -> Snapshot:
     size = sum(tensor.nbytes for tensor in take_snapshot(state).tensors.values())
     content = read_bytes(path.with_suffix(".safetensors"), MOST_TIMES * size + MOST_VALUES)
     expected = checksums(values, content)
-    # Checkpoints of earlier versions have no checksum of their values.
-    found = {**expected, "sha256": None, **{name: values.pop(name) for name in expected if name in values}}
-    if found != expected:
+    if {name: values.pop(name, None) for name in expected} != expected:
         raise ValueError("its checksum does not match")
     check_format("checkpoint", values, path)
     values.pop("format", None)
     _require_same_run(path, values.pop("run", {}), identity)
-    snapshot = Snapshot(upgrade_tensors(load(content)), values)
+    snapshot = Snapshot(load(content), values)
     check_snapshot(snapshot, state)
     return snapshot
 

@@ -75,10 +75,7 @@ SECTIONS: dict[str, type] = {
     "execution": ExecutionSettings,
 }
 DEFAULT_METHOD = "rankingmatch-bm"
-RENAMED = {"licence": "license"}  # options of earlier versions
 REMOVED = (("skip_unsure", False),)  # hyperparameters of earlier versions, with the value that changed nothing
-# What runs computed before they had these hyperparameters, whose defaults differ.
-BEFORE: dict[str, Any] = {"true_triplets": True, "similarity": "dot"}
 
 
 @dataclass(frozen=True)
@@ -102,15 +99,13 @@ class Config:
     def from_json(cls, values: Mapping[str, Any]) -> "Config":
         """The inverse of `to_json`; raises ConfigError if something is missing, unknown or not allowed."""
         try:
-            sections = {name: settings(**_renamed(values[name])) for name, settings in SECTIONS.items()}
+            sections = {name: settings(**values[name]) for name, settings in SECTIONS.items()}
             names = {name: values[name] for name in ("dataset", "method")}
             if not all(isinstance(name, str) for name in names.values()):
                 raise TypeError("dataset and method must be names")
-            # An option that is newer than the file has its default, as in the sections, or what was computed before.
-            defaults = _defaults(names["method"])
-            before = {name: value for name, value in BEFORE.items() if name in defaults}
             saved = {name: value for name, value in values["hyperparameters"].items() if (name, value) not in REMOVED}
-            hyperparameters = {**defaults, **before, **saved}
+            # An option that is newer than the file has its default, as in the sections.
+            hyperparameters = {**_defaults(names["method"]), **saved}
             config = cls(**names, hyperparameters=hyperparameters, **sections)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"not a configuration of this version: {error}") from error
@@ -283,10 +278,6 @@ def all_option_names() -> set[str]:
 
 def _defaults(method: str) -> dict[str, Any]:
     return {option.name: option.default for option in hyperparameters_of(method)}
-
-
-def _renamed(section: Mapping[str, Any]) -> dict[str, Any]:
-    return {RENAMED.get(name, name): value for name, value in section.items()}
 
 
 def _places(settings: Mapping[str, Any]) -> dict[str, Any]:

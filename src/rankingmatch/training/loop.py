@@ -18,8 +18,15 @@ from rankingmatch.data import Images, Progress, Split, no_progress
 from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import predict_logits
-from rankingmatch.training.batches import Probe, make_batch, make_probes, whole_batch
-from rankingmatch.training.reading import StepImages, read_images, read_steps
+from rankingmatch.training.batches import (
+    Probe,
+    StepImages,
+    make_batch,
+    make_probes,
+    read_images,
+    read_steps,
+    whole_batch,
+)
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.snapshot import share_state

@@ -1,8 +1,7 @@
 """What a checkpoint holds, listed once: named tensors and a few plain values, read from a state and put back."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,159 +11,19 @@ from rankingmatch.core.distributed import from_first_process, world_size
 from rankingmatch.training.records import Window
 from rankingmatch.training.state import State
 
-__all__ = ["Snapshot", "check_snapshot", "restore", "share_state", "take_snapshot", "upgrade_tensors"]
+__all__ = ["Snapshot", "check_snapshot", "restore", "share_state", "take_snapshot"]
 
 Tensors = dict[str, Tensor]
-Shapes = dict[str, torch.Size]
-T = TypeVar("T")
 
-MOMENTUM = ("momentum_buffer",)  # what SGD stores for each parameter
-_LEARNED = {"objective.method.learned": "objective.method.learned.labels"}
+SGD = "momentum_buffer"  # what SGD stores for each parameter
 ADAM = ("exp_avg", "exp_avg_sq", "step")  # what AdamW stores
-
-
-@dataclass(frozen=True)
-class Part:
-    """The tensors of a state under one prefix.
-
-    Without `shapes`, a saved part must have exactly the tensors of the state, with their shapes. With it, tensors may
-    be missing, as momentum is before the first step, and those that are there must have these shapes.
-    """
-
-    prefix: str
-    get: Callable[[State], Tensors]
-    set: Callable[[State, Tensors], None]
-    shapes: Callable[[State, Tensors], Shapes] | None = None
-
-
-@dataclass(frozen=True)
-class Value:
-    """A plain value of a state, and the types it may have."""
-
-    get: Callable[[State], Any]
-    set: Callable[[State, Any], None]
-    types: tuple[type, ...]
-
-
-def _policies(state: State) -> dict[str, CTAugment]:
-    """The views whose policy is learned."""
-    return {name: policy for name, policy in state.views.items() if isinstance(policy, CTAugment)}
-
-
-def _rates(state: State) -> Tensors:
-    policies = _policies(state).items()
-    return {f"{view}.{name}": rates for view, policy in policies for name, rates in policy.state_dict().items()}
-
-
-def _set_rates(state: State, tensors: Tensors) -> None:
-    for view, policy in _policies(state).items():
-        policy.load_state_dict({name: value.cpu() for name, value in _under(f"{view}.", tensors).items()})
-
-
-def _optimizer_tensors(state: State, keys: tuple[str, ...]) -> Tensors:
-    """What the optimizer stores under these keys for each parameter, as KEY.PARAMETER."""
-    stored = {name: state.optimizer.state.get(value, {}) for name, value in state.objective.named_parameters()}
-    return {f"{key}.{name}": values[key] for key in keys for name, values in stored.items() if key in values}
-
-
-def _set_optimizer_tensors(state: State, tensors: Tensors) -> None:
-    parameters = dict(state.objective.named_parameters())
-    for full_name, value in tensors.items():
-        key, _, name = full_name.partition(".")
-        parameter = parameters[name]
-        # In the memory layout of the parameter, or each step would have to reorder it; steps are counted on the CPU.
-        copy = value.cpu() if key == "step" else torch.empty_like(parameter).copy_(value)
-        state.optimizer.state[parameter][key] = copy
-
-
-def _optimizer_shapes(state: State, keys: tuple[str, ...]) -> Shapes:
-    shapes = {name: value.shape for name, value in state.objective.named_parameters()}
-    return {f"{key}.{name}": torch.Size() if key == "step" else shape for key in keys for name, shape in shapes.items()}
-
-
-def _small(_: State, tensors: Tensors) -> Shapes:
-    """Numbers and vectors of any name."""
-    return {name: value.shape for name, value in tensors.items() if value.ndim <= 1}
-
-
-def _momentum(state: State) -> Tensors:
-    return _under("momentum_buffer.", _optimizer_tensors(state, MOMENTUM))
-
-
-def _set_momentum(state: State, tensors: Tensors) -> None:
-    _set_optimizer_tensors(state, {f"momentum_buffer.{name}": value for name, value in tensors.items()})
-
-
-def _scaler(state: State) -> Tensors:
-    values = state.scaler.state_dict()  # empty unless the precision is float16
-    names = {"scale": "scale", "growth": "_growth_tracker"}
-    return {name: torch.tensor(values[key]) for name, key in names.items() if key in values}
-
-
-def _set_scaler(state: State, tensors: Tensors) -> None:
-    if tensors:
-        saved = {"scale": float(tensors["scale"]), "_growth_tracker": int(tensors["growth"])}
-        state.scaler.load_state_dict({**state.scaler.state_dict(), **saved})
-
-
-PARTS = (
-    Part(
-        "objective.",
-        lambda state: state.objective.state_dict(),
-        lambda state, tensors: _load(state.objective, tensors),
-    ),
-    Part("ema.", lambda state: state.ema.state_dict(), lambda state, tensors: _load(state.ema, tensors)),
-    Part("start.", lambda state: state.start, lambda state, tensors: state.start.update(tensors)),
-    Part("views.", _rates, _set_rates),
-    Part("scaler.", _scaler, _set_scaler),
-    Part(
-        "momentum.",
-        _momentum,
-        _set_momentum,
-        lambda state, _: _under("momentum_buffer.", _optimizer_shapes(state, MOMENTUM)),
-    ),
-    Part(
-        "adam.",
-        lambda state: _optimizer_tensors(state, ADAM),
-        _set_optimizer_tensors,
-        lambda state, _: _optimizer_shapes(state, ADAM),
-    ),
-    Part(
-        "window.sums.",
-        lambda state: state.window.sums,
-        lambda state, tensors: state.window.sums.update(tensors),
-        _small,
-    ),
-    Part(
-        "window.bad.",
-        lambda state: state.window.bad,
-        lambda state, tensors: state.window.bad.update(tensors),
-        _small,
-    ),
-)
-VALUES = {
-    "step": Value(lambda state: state.step, lambda state, new: setattr(state, "step", new), (int,)),
-    "seconds": Value(lambda state: state.seconds, lambda state, new: setattr(state, "seconds", new), (int, float)),
-    "best_error": Value(
-        lambda state: state.best_error,
-        lambda state, new: setattr(state, "best_error", new),
-        (int, float, type(None)),
-    ),
-    "window_count": Value(
-        lambda state: state.window.count,
-        lambda state, new: setattr(state, "window", Window(new)),
-        (int,),
-    ),
+# Values and their types.
+VALUES: dict[str, tuple[type, ...]] = {
+    "step": (int,),
+    "seconds": (int, float),
+    "best_error": (int, float, type(None)),
+    "window_count": (int,),
 }
-
-
-def _load(module: torch.nn.Module, tensors: Tensors) -> None:
-    module.load_state_dict(tensors)
-
-
-def _under(prefix: str, values: dict[str, T]) -> dict[str, T]:
-    """The values whose names have this prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -177,8 +36,11 @@ class Snapshot:
 
 def take_snapshot(state: State) -> Snapshot:
     """A copy of everything that a checkpoint holds, on the CPU."""
-    tensors = {part.prefix + name: contiguous_copy(value) for part in PARTS for name, value in part.get(state).items()}
-    return Snapshot(tensors, {name: value.get(state) for name, value in VALUES.items()})
+    tensors = {
+        prefix + name: contiguous_copy(value) for prefix, part in _parts(state).items() for name, value in part.items()
+    }
+    values = {name: getattr(state, name) for name in ("step", "seconds", "best_error")}
+    return Snapshot(tensors, {**values, "window_count": state.window.count})
 
 
 def contiguous_copy(value: Tensor) -> Tensor:
@@ -186,52 +48,98 @@ def contiguous_copy(value: Tensor) -> Tensor:
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-def upgrade_tensors(tensors: Tensors) -> Tensors:
-    """The tensors of an older checkpoint under today's names.
+def _parts(state: State) -> dict[str, Tensors]:
+    """The tensors of a state by the prefix of their names. Momentum and Adam's are missing before the first step."""
+    scaler = state.scaler.state_dict()  # empty unless the precision is float16
+    stored = {name: state.optimizer.state.get(value, {}) for name, value in state.objective.named_parameters()}
+    return {
+        "objective.": state.objective.state_dict(),
+        "ema.": state.ema.state_dict(),
+        "start.": state.start,
+        "views.": {
+            f"{view}.{name}": rates
+            for view, policy in _learned_policies(state).items()
+            for name, rates in policy.state_dict().items()
+        },
+        "scaler.": {
+            name: torch.tensor(scaler[key])
+            for name, key in {"scale": "scale", "growth": "_growth_tracker"}.items()
+            if key in scaler
+        },
+        "momentum.": {
+            name: values["momentum_buffer"] for name, values in stored.items() if "momentum_buffer" in values
+        },
+        "adam.": {f"{key}.{name}": values[key] for key in ADAM for name, values in stored.items() if key in values},
+        "window.sums.": state.window.sums,
+        "window.bad.": state.window.bad,
+    }
 
-    Rates were one matrix for all operations of a view; the labels that FlexMatch has learned were one tensor.
-    """
-    tensors = {_LEARNED.get(name, name): value for name, value in tensors.items()}
-    matrices = {name for name in tensors if name.startswith("views.") and name.endswith(".rates")}
-    upgraded = {name: value for name, value in tensors.items() if name not in matrices}
-    for name in matrices:
-        policy = CTAugment()
-        policy.load_state_dict({"rates": tensors[name]})
-        upgraded |= {name.removesuffix("rates") + operation: rates for operation, rates in policy.state_dict().items()}
-    return upgraded
+
+def _learned_policies(state: State) -> dict[str, CTAugment]:
+    return {name: policy for name, policy in state.views.items() if isinstance(policy, CTAugment)}
+
+
+def _under(prefix: str, values: Tensors) -> Tensors:
+    """The values whose names have this prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 def check_snapshot(snapshot: Snapshot, state: State) -> None:
     """Raise ValueError unless a snapshot fits a state, before any of it is applied."""
-    for name, expected in VALUES.items():
+    for name, types in VALUES.items():
         value = snapshot.values.get(name, "missing")
-        if type(value) not in expected.types or (type(value) is int and value < 0):
+        if type(value) not in types or (type(value) is int and value < 0):
             raise ValueError(f"its {name} is {value!r}")
     if unknown := snapshot.values.keys() - VALUES.keys():
         raise ValueError(f"it has unknown values: {', '.join(sorted(unknown))}")
-    for part in PARTS:
-        _check_part(part, _under(part.prefix, snapshot.tensors), state)
-    prefixes = tuple(part.prefix for part in PARTS)
-    if unknown := {name for name in snapshot.tensors if not name.startswith(prefixes)}:
-        raise ValueError(f"it has an unknown tensor {min(unknown)}")
-
-
-def _check_part(part: Part, saved: Tensors, state: State) -> None:
-    expected = part.shapes(state, saved) if part.shapes else {n: value.shape for n, value in part.get(state).items()}
-    for name, shape in expected.items():
-        found = saved[name].shape if name in saved else None
-        if found != shape and not (found is None and part.shapes):
-            raise ValueError(f"it has no {part.prefix}{name} of shape {tuple(shape)}; has the network changed?")
-    for name in saved.keys() - expected.keys():
-        raise ValueError(f"it has an unknown tensor {part.prefix}{name} of shape {tuple(saved[name].shape)}")
+    parameters = {name: value.shape for name, value in state.objective.named_parameters()}
+    may_be_missing = {
+        "momentum.": parameters,
+        "adam.": {
+            f"{key}.{name}": torch.Size() if key == "step" else shape
+            for key in ADAM
+            for name, shape in parameters.items()
+        },
+    }
+    parts = _parts(state)
+    for prefix, part in parts.items():
+        saved = {name: value.shape for name, value in _under(prefix, snapshot.tensors).items()}
+        if prefix.startswith("window."):  # numbers and vectors of any name
+            expected = {name: shape for name, shape in saved.items() if len(shape) <= 1}
+        else:
+            expected = may_be_missing.get(prefix) or {name: value.shape for name, value in part.items()}
+        for name, shape in expected.items():
+            if saved.get(name, shape if prefix in may_be_missing else None) != shape:
+                raise ValueError(f"it has no {prefix}{name} of shape {tuple(shape)}; has the network changed?")
+        for name in saved.keys() - expected.keys():
+            raise ValueError(f"it has an unknown tensor {prefix}{name} of shape {tuple(saved[name])}")
+    if others := {name for name in snapshot.tensors if not name.startswith(tuple(parts))}:
+        raise ValueError(f"it has an unknown tensor {min(others)}")
 
 
 def restore(state: State, snapshot: Snapshot) -> None:
     """Put a state back to a snapshot that fits it."""
-    for name, value in VALUES.items():
-        value.set(state, snapshot.values[name])
-    for part in PARTS:
-        part.set(state, {name: value.to(state.device) for name, value in _under(part.prefix, snapshot.tensors).items()})
+    values = snapshot.values
+    state.step, state.seconds, state.best_error = values["step"], values["seconds"], values["best_error"]
+    on_device = {name: value.to(state.device) for name, value in snapshot.tensors.items()}
+    parts = {prefix: _under(prefix, on_device) for prefix in _parts(state)}
+    state.objective.load_state_dict(parts["objective."])
+    state.ema.load_state_dict(parts["ema."])
+    state.start.update(parts["start."])
+    for view, policy in _learned_policies(state).items():
+        policy.load_state_dict({name: value.cpu() for name, value in _under(f"{view}.", parts["views."]).items()})
+    if scaler := parts["scaler."]:
+        saved = {"scale": float(scaler["scale"]), "_growth_tracker": int(scaler["growth"])}
+        state.scaler.load_state_dict({**state.scaler.state_dict(), **saved})
+    parameters = dict(state.objective.named_parameters())
+    momentum = {f"{SGD}.{name}": value for name, value in parts["momentum."].items()}
+    for full_name, value in {**momentum, **parts["adam."]}.items():
+        key, _, name = full_name.partition(".")
+        parameter = parameters[name]
+        # In the memory layout of the parameter, or each step would have to reorder it; steps are counted on the CPU.
+        copy = value.cpu() if key == "step" else torch.empty_like(parameter).copy_(value)
+        state.optimizer.state[parameter][key] = copy
+    state.window = Window(values["window_count"], parts["window.sums."], parts["window.bad."])
 
 
 def share_state(state: State) -> None:

@@ -37,7 +37,7 @@ from rankingmatch.training.settings import TrainSettings
 class Objective(nn.Module):
     """Model and method as one module: one forward pass per step, and one state to save."""
 
-    def __init__(self, model: nn.Module, method: Method) -> None:
+    def __init__(self, model: Classifier, method: Method) -> None:
         super().__init__()
         self.model = model
         self.method = method
@@ -68,9 +68,7 @@ class State:
     @property
     def model(self) -> Classifier:
         """The model being trained."""
-        model = self.objective.model
-        assert isinstance(model, Classifier)
-        return model
+        return self.objective.model
 
     @cached_property
     def replica(self) -> nn.Module:
@@ -124,25 +122,16 @@ def initial_state(
     for view in (*method.labeled_views, *method.unlabeled_views):
         if view not in policies:
             raise unknown_name("view", view, policies, f" (required by {type(method).__name__})")
-    classes = len(split.classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(settings.seed, Purpose.INITIAL_WEIGHTS))
-        statistics = channel_statistics(split.images, _seen_rows(split))
+        seen = np.zeros(len(split.images), bool)
+        seen[split.labeled_rows] = seen[split.unlabeled_rows] = True
+        statistics = channel_statistics(split.images, np.flatnonzero(seen))
         model = make_classifier(
-            network.network, classes, *statistics, pretrained=network.pretrained, weights=network.weights
+            network.network, len(split.classes), *statistics, pretrained=network.pretrained, weights=network.weights
         )
         width = _feature_width(model, network.network, split)
-        counts = np.bincount(split.labels[split.drawn_rows], minlength=classes)
-        method.prepare(
-            Task(
-                classes,
-                width,
-                len(split.unlabeled_rows),
-                len(split.labeled_rows),
-                tuple(counts.tolist()),
-                model if network.tune == "all" else None,
-            )
-        )
+        method.prepare(task_of(split, width, model if network.tune == "all" else None))
     if network.initial_head == "fitted":
         normalize_head(model.backbone)
     elif settings.final_head == "fitted":
@@ -154,11 +143,29 @@ def initial_state(
     freeze(model, network.tune)
     if device.type == "cuda":  # as the images; on a CPU it makes no difference
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return make_state(model, method, settings, device, policies)
+
+
+def task_of(split: Split, features: int, model: Classifier | None = None) -> Task:
+    """What a method knows of a split, of features of this width, and of a model that it may train as a whole."""
+    counts = np.bincount(split.labels[split.drawn_rows], minlength=len(split.classes))
+    unlabeled, labeled = len(split.unlabeled_rows), len(split.labeled_rows)
+    return Task(len(split.classes), features, unlabeled, labeled, tuple(counts.tolist()), model)
+
+
+def make_state(
+    model: Classifier,
+    method: Method,
+    settings: TrainSettings,
+    device: torch.device,
+    policies: dict[str, Policy] | None = None,
+) -> State:
+    """The state before the first step of a model and a method that has been prepared."""
     objective = Objective(model, method).to(device).train()
     ema = copy.deepcopy(model).requires_grad_(False).eval()
     model.divided = ema.divided = world_size() > 1
     scaler = GradScaler(device.type, enabled=settings.precision == "float16")
-    state = State(objective, ema, make_optimizer(objective, settings), policies, device, scaler=scaler)
+    state = State(objective, ema, make_optimizer(objective, settings), policies or {}, device, scaler=scaler)
     if settings.trained_share < 1:
         state.remember_start()  # a checkpoint that is restored must find tensors of these shapes
     return state
@@ -167,13 +174,6 @@ def initial_state(
 def set_length(model: Classifier, network: NetworkSettings, settings: TrainSettings) -> None:
     """Adapt a model to the number of steps: BatchNorm's statistics cover the same share of any training."""
     set_batchnorm_momentum(model, network.batchnorm_momentum or statistics_momentum(settings.total_steps))
-
-
-def _seen_rows(split: Split) -> np.ndarray:
-    """The rows of the labeled and the unlabeled images, in order."""
-    seen = np.zeros(len(split.images), bool)
-    seen[split.labeled_rows] = seen[split.unlabeled_rows] = True
-    return np.flatnonzero(seen)
 
 
 def _feature_width(model: Classifier, name: str, split: Split) -> int:
@@ -204,8 +204,15 @@ def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim
 
     `base` of each group is its initial learning rate.
     """
-    backbone = _backbone_parameters(objective) if settings.backbone_learning_rate is not None else set()
     parameters = [p for p in objective.parameters() if p.requires_grad]
+    backbone: set[nn.Parameter] = set()
+    if settings.backbone_learning_rate is not None:
+        head = head_parameters(objective.model.backbone)
+        backbone = {value for name, value in objective.model.backbone.named_parameters() if name not in head}
+        if not head or not backbone:
+            raise ConfigError(
+                f"{setting('backbone_learning_rate')} needs a network with a linear head on a backbone; remove it"
+            )
     groups: list[dict[str, Any]] = []
     for base, among in (
         (settings.learning_rate, [p for p in parameters if p not in backbone]),
@@ -223,16 +230,3 @@ def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim
     # On a GPU one kernel for all parameters, which also skips a step that overflows without waiting for the device.
     fused = True if parameters[0].is_cuda else None
     return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
-
-
-def _backbone_parameters(objective: Objective) -> set[nn.Parameter]:
-    """The parameters of the network without its head; raises ConfigError if no head can be identified."""
-    backbone = objective.model.backbone
-    assert isinstance(backbone, nn.Module)
-    head = head_parameters(backbone)
-    rest = {parameter for name, parameter in backbone.named_parameters() if name not in head}
-    if not head or not rest:
-        raise ConfigError(
-            f"{setting('backbone_learning_rate')} needs a network with a linear head on a backbone; remove it"
-        )
-    return rest

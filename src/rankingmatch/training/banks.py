@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rankingmatch.augment import Policy, ViewSettings
 from rankingmatch.core.randomness import Purpose, torch_generator
-from rankingmatch.data import Images, Progress, Split, no_progress
+from rankingmatch.data import Progress, Split, no_progress
 from rankingmatch.data.bank import Bank, BankFile, bank_directory, bank_key, read_bank
 from rankingmatch.networks import Classifier, to_tensor
 from rankingmatch.networks.onnx import accelerated
@@ -39,6 +39,11 @@ class View:
     index: int = 0
     policy: Policy | None = None
 
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return self.name if self.policy is None else f"{self.name}-{self.index}"
+
     def apply(self, images: Tensor, start: int) -> Tensor:
         """The views of a batch. The draws depend on the position of its first image and on the view alone."""
         if self.policy is None:
@@ -51,16 +56,8 @@ class View:
 class Frozen:
     """The frozen part of a network as a function, in ONNX Runtime if so many images are worth it.
 
-    Its outputs depend on the model, the device and the count alone: a copy in another process computes the same.
-
-    Parameters
-    ----------
-    model
-        The model.
-    device
-        Where it is.
-    count
-        For how many images it will be computed.
+    Its outputs depend on the model, the device and the count of images alone: a copy in another process computes the
+    same.
     """
 
     def __init__(self, model: Classifier, device: torch.device, count: int) -> None:
@@ -109,33 +106,22 @@ def make_bank(
     """
     if not state.model.takes_maps:
         return None
-    with computer() as compute:
-        return _make_bank(state, split, settings, progress, compute)
-
-
-def _make_bank(state: State, split: Split, settings: ViewSettings, progress: Progress, compute: Compute) -> Bank:
     names = sorted({*state.objective.method.labeled_views, *state.objective.method.unlabeled_views})
     views = [View(name, index, state.views[name]) for index in range(settings.bank_views) for name in names]
-    evaluated = sum(len(part) for part in (split.validation, split.test) if part is not None)
-    frozen = Frozen(state.ema, state.device, len(views) * len(split.images) + evaluated)
-    files = [
-        BankFile(f"{view.name}-{view.index}", len(split.images), partial(compute, frozen, view, split.images))
-        for view in views
-    ]
-    arrays = read_bank(bank_directory(_key(state, split.images, settings)), files, progress)
-    found = {name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}
-    parts = (_evaluated(state, frozen, compute, part, progress) for part in (split.validation, split.test))
-    return Bank(found, *parts)
+    evaluated = [None if part is None else part.images for part in (split.validation, split.test)]
+    count = len(views) * len(split.images) + sum(len(images) for images in evaluated if images is not None)
+    frozen = Frozen(state.ema, state.device, count)
+    with computer() as compute:
 
+        def read(images: np.ndarray, views: list[View], settings: ViewSettings | None) -> dict[str, np.ndarray]:
+            files = [BankFile(view.file, len(images), partial(compute, frozen, view, images)) for view in views]
+            return read_bank(bank_directory(_key(state, images, settings)), files, progress)
 
-def _evaluated(
-    state: State, frozen: Frozen, compute: Compute, part: Images | None, progress: Progress
-) -> np.ndarray | None:
-    """The maps of images that are evaluated, without augmentation."""
-    if part is None:
-        return None
-    file = BankFile("unchanged", len(part), partial(compute, frozen, View("unchanged"), part.images))
-    return read_bank(bank_directory(_key(state, part.images)), [file], progress)["unchanged"]
+        arrays = read(split.images, views, settings)
+        parts = [
+            None if images is None else read(images, [View("unchanged")], None)["unchanged"] for images in evaluated
+        ]
+    return Bank({name: [arrays[f"{name}-{index}"] for index in range(settings.bank_views)] for name in names}, *parts)
 
 
 class _Lower(nn.Module):
@@ -149,7 +135,7 @@ class _Lower(nn.Module):
         return self.model.maps(images)
 
 
-def _key(state: State, images: np.ndarray, settings: ViewSettings | None = None) -> str:
+def _key(state: State, images: np.ndarray, settings: ViewSettings | None) -> str:
     """A checksum of everything that a bank depends on: views, frozen weights and images."""
     views = None if settings is None else sorted(asdict(settings).items())
     frozen = {name: value for name, value in state.model.state_dict().items() if name in state.model.frozen_names()}

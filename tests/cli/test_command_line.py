@@ -259,7 +259,7 @@ def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: P
 
 # What is typed, and what the answer names: the option with its value, or the file, and what would be right.
 MISTAKES = {
-    "train": ["rankingmatch train digits"],
+    "train": ["a dataset's name or a folder"],
     "train --resume": ["--out"],
     "bench": ["demo", "digits"],
     "train digits --split nowhere.json": ["--split", "nowhere.json"],
@@ -290,6 +290,7 @@ MISTAKES = {
     "train digits --network own_network:linear_network --rank-on features": ["--rank-on", "logits only"],
     "train digits --network own_network:wrong_classes": ["own_network:wrong_classes", "(n, 10)"],
     "train digits --network own_network:larger_images": ["own_network:larger_images", "8×8×1"],
+    "doctor --device cuda:7": ["--device cuda:7"],
     "evaluate nowhere": ["nowhere"],
     "report": ["run directory"],
     "report nowhere": ["nowhere"],

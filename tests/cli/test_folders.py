@@ -291,6 +291,7 @@ def test_images_are_sorted_into_class_folders(link: bool, trained: Path) -> None
         ("empty --out run/model.safetensors", "--out run/model.safetensors"),
         ("empty --out digits-files", "--out digits-files is a directory"),
         ("bad", "bad/0.png is empty, bad/1.png is empty"),
+        ("phone.jpg", "phone.jpg is a HEIC image"),
         ("digits-files --link", "--link"),
         ("digits-files --sort-into digits-files", "--sort-into digits-files"),
         ("digits-files --sort-into .", "--sort-into ."),
@@ -304,6 +305,7 @@ def test_predict_names_what_cannot_be_done_and_leaves_nothing(
     for number in range(2):
         picture(place / "bad" / f"{number}.png").write_bytes(b"")
     (place / "empty").mkdir()
+    (place / "phone.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
     before = sorted(place.iterdir())
     out = [] if "--out" in arguments else ["--out", "p.csv"]
     sort = [] if "--sort-into" in arguments or "--link" in arguments else ["--sort-into", "sorted"]

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,35 +43,31 @@ def rows(table: Path) -> list[list[str]]:
     return list(csv.reader(table.read_text().splitlines()))
 
 
-def test_training_is_the_same(place: Path) -> None:
+def test_training_is_the_same(place: Path, tmp_path: Path) -> None:
     assert evaluations(place / "shards-run") == evaluations(place / "folder-run")
-    assert (place / "shards-run/model.safetensors").read_bytes() == (
-        place / "folder-run/model.safetensors"
-    ).read_bytes()
+    shards, folder = ((place / f"{name}-run/model.safetensors").read_bytes() for name in ("shards", "folder"))
+    assert shards == folder
+    main(["report", str(place / "shards-run"), "--out", str(tmp_path / "report.html")])
+    assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
-def test_a_run_resumes_exactly_and_only_with_the_same_shards(place: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_exactly_and_only_with_the_same_shards(
+    place: Path, tmp_path: Path, refused: Callable[..., str]
+) -> None:
     run = Run(tmp_path / "run")
     for record in training_records(start(run, plan_of(Run(place / "shards-run").config()))):
         if record.step == 5:
             break
-    main(["train", str(place / "shards"), "--resume", "--out", str(run.path), "--quiet", "--no-report"])
+    shutil.copytree(run.path, tmp_path / "other")
+    main(["train", "--resume", "--out", str(run.path), "--quiet", "--no-report"])
     assert evaluations(run.path) == evaluations(place / "shards-run")
-
-
-def test_a_run_does_not_resume_with_other_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = digit_files(tmp_path / "folder", unlabeled=20)
-    shards = shards_of(folder, tmp_path / "shards", each=30)
-    main(["train", str(shards), *QUICK, "--out", str(tmp_path / "run")])
-    run = Run(tmp_path / "other")
-    for record in training_records(start(run, plan_of(Run(tmp_path / "run").config()))):
-        if record.step == 5:
-            break
-    os.utime(shards / "unlabeled-0.tar", ns=(0, 0))
-    with pytest.raises(SystemExit) as left:
-        main(["train", "--resume", "--out", str(run.path), "--quiet"])
-    assert left.value.code == 2
-    assert f"the folder has changed since {run.path} was started" in capsys.readouterr().err
+    shard = place / "shards/unlabeled-0.tar"
+    before = shard.stat().st_mtime_ns
+    os.utime(shard, ns=(0, 0))
+    try:
+        assert str(tmp_path / "other") in refused("train", "--resume", "--out", tmp_path / "other", "--quiet")
+    finally:
+        os.utime(shard, ns=(before, before))
 
 
 def test_predictions_are_named_by_shard_and_member(place: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -114,14 +112,15 @@ def test_damaged_members_are_listed(place: Path, tmp_path: Path, capsys: pytest.
     good = [member(path.name, path.read_bytes()) for path in sorted((place / "folder/test/1").iterdir())]
     shard = write_tar(tmp_path / "x.tar", [*good, member("bad.png", b"bad"), member("../out.png", good[0][1])])
     main(["predict", str(place / "shards-run"), str(shard), "--out", str(tmp_path / "x.csv")])
-    assert (
-        f"2 files were skipped: {shard}/bad.png is not an image, {shard}/../out.png has a name that leads out of the "
-        "shard\n"
-    ) in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{shard}/bad.png is not an image" in said
+    assert f"{shard}/../out.png has a name that leads out of the shard" in said
     assert len(rows(tmp_path / "x.csv")) == 1 + len(good)
 
 
-def test_evaluation_leaves_out_what_was_trained_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluation_leaves_out_what_was_trained_on(
+    place: Path, capsys: pytest.CaptureFixture[str], refused: Callable[..., str]
+) -> None:
     found = []
     for name in ("shards", "folder"):
         for data in ("shards", "folder"):
@@ -130,15 +129,7 @@ def test_evaluation_leaves_out_what_was_trained_on(place: Path, capsys: pytest.C
     assert {(one["part"], one["images"], one["test_error"]) for one in found} == {("test", 50, found[0]["test_error"])}
     main(["evaluate", str(place / "shards-run"), "--json"])
     assert json.loads(capsys.readouterr().out)["test_error"] == found[0]["test_error"]
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(place / "folder-run"), str(place / "shards/labeled-0.tar")])
-    assert "images of" in (error := capsys.readouterr().err)
-    assert "were used in training" in error
-
-
-def test_a_report_of_a_run_from_shards(place: Path, tmp_path: Path) -> None:
-    main(["report", str(place / "shards-run"), "--out", str(tmp_path / "report.html")])
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert "used in training" in refused("evaluate", place / "folder-run", place / "shards/labeled-0.tar")
 
 
 def test_a_recipe_on_shards_gives_the_errors_of_the_folder(place: Path, tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from image_folders import class_folders, picture
 from rich.progress import Progress
 
 from rankingmatch.cli import main
+from rankingmatch.core.atomic import write_json
 from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.core.names import csv_text, file_cell, name_in_cell, plain_console, task_column, text_cell
 from rankingmatch.data import find_source
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, parse_events
+from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.predict import csv_writer, read_names
 
@@ -73,7 +75,7 @@ def test_a_run_with_strange_names_is_trained_resumed_and_used(place: Path, capfd
 def test_two_names_that_would_look_the_same_are_refused(place: Path) -> None:
     for name in ("red", NOT_UTF8, r"caf\xe9"):
         picture(place / "photos" / name / "1.png")
-    with pytest.raises(DataError, match=r"two folders whose names are shown as 'caf\\xe9'; rename"):
+    with pytest.raises(DataError, match=r"'caf\\xe9'"):
         find_source("photos")
 
 
@@ -160,26 +162,7 @@ def test_names_are_read_as_other_systems_write_them(content: bytes, end: bytes, 
 # --- formats that are not read --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("trained")
-    class_folders(place / "photos", size=(8, 8))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
-        main(["train", str(place / "photos"), *QUICK, "--out", str(place / "run"), "--quiet", "--no-report"])
-    return place
-
-
-@pytest.fixture
-def trained(trained_once: Path, place: Path) -> Path:
-    for name in ("photos", "run"):
-        (place / name).symlink_to(trained_once / name)
-    return place / "run"
-
-
 def test_an_empty_path_in_python_is_an_error() -> None:
-    from rankingmatch.runs.config import resolve
-
     with pytest.raises(ConfigError, match="unlabeled is empty"):
         resolve("digits", None, {"unlabeled": ""})
 
@@ -189,22 +172,11 @@ def test_a_folder_of_images_of_other_formats_says_what_to_do(ending: str, place:
     for name in ("cat", "dog"):
         (place / "photos" / name).mkdir(parents=True)
         (place / "photos" / name / f"1.{ending}").write_bytes(b"x")
-    said = rf"no class folders with images \(other files, by their names: 2 \.{ending.lower()}; convert .* JPEG"
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=rf"2 \.{ending.lower()}; convert .* JPEG"):
         find_source("photos")
 
 
-def test_a_heic_image_under_another_name_is_named(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("phone.jpg").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
-    with pytest.raises(SystemExit) as left:
-        main(["predict", str(trained), "phone.jpg"])
-    assert left.value.code == 2
-    assert "phone.jpg is a HEIC image, which cannot be read; convert it to JPEG" in capsys.readouterr().err
-
-
 def test_json_holds_every_path(place: Path) -> None:
-    from rankingmatch.core.atomic import write_json
-
     write_json(place / "file.json", {"path": NOT_UTF8, "é": "é"})
     assert "é" in (place / "file.json").read_text(encoding="utf-8")
     assert json.loads((place / "file.json").read_bytes()) == {"path": NOT_UTF8, "é": "é"}

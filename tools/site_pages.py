@@ -86,10 +86,7 @@ REFERENCES = {
 # The members of classes that also have others, which only the package itself uses.
 MEMBERS = {
     "RankingMatchClassifier": ("fit", "predict", "predict_proba", "score", "save", "load"),
-    "Run": (
-        *("exists", "config", "result", "history", "step_costs", "load_model"),
-        *("model_path", "best_path", "report_path", "card_path"),
-    ),
+    "Run": ("exists", "config", "result", "history", "step_costs", "load_model"),
     "runs.directory.Result": (),
 }
 

@@ -86,16 +86,13 @@ def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path:
 @pytest.mark.slow
 def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
     recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
-    with pytest.raises(RankingMatchError, match=r"split is .*nowhere.json, which cannot be read"):
+    with pytest.raises(RankingMatchError, match=r"split is .*nowhere.json"):
         run_recipe(recipe, out=tmp_path, jobs=2)
 
 
-def test_other_settings_in_the_same_place_are_refused(once: Path) -> None:
-    with pytest.raises(ConfigError, match="was run with other settings"):
+def test_other_settings_in_the_same_place_are_refused_and_a_scale_has_its_own(once: Path) -> None:
+    with pytest.raises(ConfigError, match="other settings"):
         run_recipe(RECIPE, out=once, settings={"mu": 2})
-
-
-def test_a_scale_has_a_place_of_its_own(once: Path) -> None:
     outcome = run_recipe(RECIPE, out=once, scale="tiny")
     assert outcome.directory.name == "mine-tiny"
     assert "at scale tiny" in outcome.tables[0].title
@@ -160,11 +157,11 @@ def test_the_time_left_follows_the_pace_of_each_row() -> None:
     assert pace.seconds_left() == pytest.approx(1 * 5 + 4 * 1 + 4 * 5)
 
 
-def test_durations_are_read_at_a_glance() -> None:
+def test_a_line_is_printed_for_each_run_and_nothing_where_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    with grid_display(planned(), {0, 1, 2, 3}, 1, quiet=False) as display:
+        display.update(0, 1)
+    assert capsys.readouterr().err == ""
     assert [duration(seconds) for seconds in (None, 5, 125, 3725)] == ["–", "0:05", "2:05", "1:02:05"]
-
-
-def test_a_line_is_printed_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
     lines = GridLines(planned(), {0}, jobs=1)
     lines.update(1, 2)
     lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, Errors(3.5)))
@@ -184,12 +181,6 @@ def test_bars_follow_the_runs() -> None:
         assert [task.completed for task in progress.tasks] == [0, 1, 3]
         bars.finish(0, Result("digits", "m", 40, 0, 10, 2.0, Errors(3.5)))
         assert [task.completed for task in progress.tasks] == [1, 3]
-
-
-def test_nothing_is_shown_where_nothing_is_left_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    with grid_display(planned(), {0, 1, 2, 3}, 1, quiet=False) as display:
-        display.update(0, 1)
-    assert capsys.readouterr().err == ""
 
 
 # --- output -------------------------------------------------------------------------------------------------
@@ -216,10 +207,7 @@ def test_the_tables_are_written_in_every_form(once: Path, tmp_path: Path, capsys
 def test_machine_readable_lines_are_one_per_run(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [json.loads(line) for line in bench(once, capsys, as_json=True).splitlines()]
     assert [(line["row"], line["fold"]) for line in lines] == [
-        ("supervised", 0),
-        ("fixmatch-ra", 0),
-        ("supervised", 1),
-        ("fixmatch-ra", 1),
+        (row, fold) for fold in (0, 1) for row in ("supervised", "fixmatch-ra")
     ]
 
 
@@ -288,10 +276,6 @@ def test_what_is_wrong_with_the_second_recipe_is_said_before_the_first_runs(
 
 def test_without_figures_no_directory_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(TEXT)
     files = OutputFiles(figures=tmp_path / "figures")
-    options = BenchOptions(out=tmp_path, folds=1, quiet=True, settings={"evaluate_every": 4})
-    run_recipes([str(recipe)], options, files, "x")
+    bench(tmp_path, capsys, files, folds=1, quiet=True, settings={"evaluate_every": 4})
     assert not (tmp_path / "figures").exists()
-    assert "no figure of mine: its runs have one number of labels and one evaluation each" in capsys.readouterr().err

@@ -38,10 +38,11 @@ def test_our_order_needs_half_the_labels_of_a_random_one(digits: Pool) -> None:
     assert statistics.mean(one.errors[0] for one in ours) < statistics.mean(one.errors[1] for one in random)
 
 
-def test_a_simulation_is_determined_by_its_seed(digits: Pool) -> None:
+def test_a_simulation_is_determined_by_its_seed_and_has_the_sizes_of_its_pool(digits: Pool) -> None:
     for order in ("ours", "random"):
         first, again, other = (simulate(digits, order, seed, (10,)) for seed in (0, 0, 1))
         assert first == again != other
+    assert quickly(hard_pool(0), "random", 0, (100, 160, 161)).sizes == (100, 160)
 
 
 def hard_pool(seed: int) -> Pool:
@@ -65,10 +66,6 @@ def test_intervals_that_contain_the_truth_are_counted() -> None:
     assert interval_counts(simulations) == {"10 labels": 2, "20 labels": 1, "where the interval looks best": 2}
     three = (Look(0, 90, 20), Look(5, 30, 12), Look(6, 35, 10))
     assert Simulation("ours", 0, (10, 20, 40), (0, 0, 0), three).best_look is three[1]
-
-
-def test_sizes_that_a_pool_does_not_have_are_left_out() -> None:
-    assert quickly(hard_pool(0), "random", 0, (100, 160, 161)).sizes == (100, 160)
 
 
 def test_bench_labeling_prints_a_table_and_counts_intervals(digits: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,11 +120,7 @@ def test_a_damaged_file_of_labelings_is_named(tmp_path: Path) -> None:
         read_labelings(path)
 
 
-def test_a_folder_without_test_images_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="photos has no test images to measure the error with"):
+def test_a_pool_has_test_images_and_the_pixels_of_small_ones(digits: Pool, tmp_path: Path) -> None:
+    assert (digits.features.shape, digits.test_features.shape) == ((1437, 64), (360, 64))
+    with pytest.raises(DataError, match="test images"):
         known_pool(str(class_folders(tmp_path / "photos")))
-
-
-def test_the_features_of_small_images_are_their_pixels(digits: Pool) -> None:
-    assert digits.features.shape == (1437, 64)
-    assert digits.test_features.shape == (360, 64)

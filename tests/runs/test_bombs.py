@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import resource
 import struct
 import tarfile
 import zipfile
@@ -11,13 +10,12 @@ from pathlib import Path
 
 import original_files
 import pytest
+from limits import gigabyte
 from PIL import Image
 
 from rankingmatch.core.errors import DataError
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import UnreadableError, decode
-
-GIGABYTE = 2**30
 
 
 @pytest.fixture
@@ -25,11 +23,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place for a dataset, and a gigabyte of addresses beyond those in use."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + GIGABYTE, before[1]))
-    yield tmp_path / "data"
-    resource.setrlimit(resource.RLIMIT_AS, before)
+    with gigabyte():
+        yield tmp_path / "data"
 
 
 def zipped_zeros() -> bytes:

@@ -109,20 +109,17 @@ def test_figures_are_written_in_two_formats(copy: Path, tmp_path: Path) -> None:
     assert labels["total"] > 1000
 
 
-def test_a_run_under_way_shows_its_best_weights(copy: Path) -> None:
+def test_a_run_under_way_shows_its_best_weights_if_it_has_any(copy: Path) -> None:
     for name in ("result.json", "model.safetensors"):
         (copy / name).unlink()
     overview = content_of(report.write_report([copy], audited=20))["sections"]["overview"]
     assert "not finished: 12 of 12" in overview["notes"][0]["text"]
     assert "lowest validation error so far" in overview["runs"][0]["weights"]
     assert overview["runs"][0]["measured"] is not None
-
-
-def test_a_run_that_has_only_begun_has_a_page(copy: Path) -> None:
-    for name in ("result.json", "model.safetensors", "best.safetensors", "metrics.jsonl", "steps.csv"):
+    for name in ("best.safetensors", "metrics.jsonl", "steps.csv"):
         (copy / name).unlink()
-    content = content_of(report.write_report([copy]))
-    texts = " ".join(note["text"] for note in content["sections"]["overview"]["notes"])
+    notes = content_of(report.write_report([copy]))["sections"]["overview"]["notes"]
+    texts = " ".join(note["text"] for note in notes)
     assert "0 of 12" in texts
     assert "there is no model yet" in texts
 
@@ -207,15 +204,11 @@ def test_the_command_repeats_the_run(given: dict[str, Any]) -> None:
     assert resolve("digits", "rankingmatch-bm", again).config.learns_like(config)
 
 
-def test_the_command_keeps_to_the_folds_of_a_dataset() -> None:
+def test_the_command_gives_the_folds_of_a_dataset_or_a_split_instead_of_numbers() -> None:
     assert "--labels" not in repeat_command(resolve("stl10", "supervised", {}).config)
     assert "--labels 0" in repeat_command(resolve("stl10", "supervised", {"labels": 0}).config)
-
-
-def test_the_command_gives_a_split_instead_of_numbers() -> None:
-    command = repeat_command(
-        resolve("digits", "supervised", {"split": "some.json", "labels": 20, "validation": 3}).config
-    )
+    given = {"split": "some.json", "labels": 20, "validation": 3}
+    command = repeat_command(resolve("digits", "supervised", given).config)
     assert "--labels" not in command
     assert "--validation" not in command
     assert f"--split {Path.cwd() / 'some.json'}" in command

@@ -9,27 +9,27 @@ import pytest
 from rankingmatch.core.atomic import open_for_appending, opened_output, unused_path, write_atomically, write_output
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import folder_names
-from rankingmatch.runs.directory import Run
+from rankingmatch.runs.directory import OWN_FILES, Run
 
 
-def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["pipe", "link"])
+def test_a_named_pipe_is_written_to_also_by_a_link(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
     reader.start()
-    write_output(tmp_path / "pipe", b"content")
+    write_output(tmp_path / name, b"content")
     reader.join(10)
     assert read == [b"content"]
     assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
 
 
-def test_a_device_is_written_to_and_stays() -> None:
+def test_a_device_is_written_to_and_stays_and_a_full_one_is_an_error() -> None:
     before = Path("/dev/null").lstat()
     write_output(Path("/dev/null"), b"content")
     assert Path("/dev/null").lstat().st_ino == before.st_ino
-
-
-def test_a_full_device_is_an_error() -> None:
     with pytest.raises(OSError, match="No space"):
         write_output(Path("/dev/full"), b"content")
 
@@ -44,17 +44,6 @@ def test_a_link_is_followed_and_stays(existing: bool, tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "folder/file").read_text() == "new"
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["file"]
-
-
-def test_a_link_to_a_pipe_is_followed(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    reader = threading.Thread(target=lambda: (tmp_path / "pipe").read_bytes())
-    reader.start()
-    write_output(tmp_path / "link", b"content")
-    reader.join(10)
-    assert not reader.is_alive()
-    assert (tmp_path / "link").is_symlink()
 
 
 def test_a_file_that_is_not_completed_stays_as_it_was(tmp_path: Path) -> None:
@@ -114,9 +103,7 @@ def test_a_second_file_of_a_long_name_has_a_name_that_fits(name: str, tmp_path: 
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "model.safetensors", "best.safetensors", "metrics.jsonl", "split.json"]
-)
+@pytest.mark.parametrize("name", OWN_FILES)
 def test_an_output_never_replaces_a_file_of_the_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     for path in (tmp_path / name, tmp_path / "link" / name):

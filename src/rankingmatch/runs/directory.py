@@ -66,47 +66,32 @@ class Run:
         The directory, which need not exist yet.
     trust
         Whether a method or network that the files name by an import path may be imported, which runs its code.
+
+    Attributes
+    ----------
+    model_path, best_path
+        The EMA weights of the last step, and those with the lowest validation error.
+    report_path, card_path
+        The report page, and the model card.
+    checkpoints, tensorboard_path
+        The directories of checkpoints, and of TensorBoard event files.
     """
 
     def __init__(self, path: str | Path, *, trust: bool = False) -> None:
         self.path = Path(path)
         self.trust = trust
+        self.model_path = self.path / "model.safetensors"
+        self.best_path = self.path / "best.safetensors"
+        self.report_path = self.path / "report.html"
+        self.card_path = self.path / "MODEL_CARD.md"
+        self.checkpoints = self.path / "checkpoints"
+        self.tensorboard_path = self.path / "tensorboard"
         self._lock = FileLock(self.path / LOCK)
 
     @classmethod
     def at(cls, run: "Run | str | Path", *, trust: bool = False) -> "Run":
         """A run that is given as such, or as its directory."""
         return run if isinstance(run, Run) else cls(run, trust=trust)
-
-    @property
-    def model_path(self) -> Path:
-        """The EMA weights of the last step."""
-        return self.path / "model.safetensors"
-
-    @property
-    def best_path(self) -> Path:
-        """The EMA weights with the lowest validation error."""
-        return self.path / "best.safetensors"
-
-    @property
-    def report_path(self) -> Path:
-        """The report page."""
-        return self.path / "report.html"
-
-    @property
-    def card_path(self) -> Path:
-        """The model card."""
-        return self.path / "MODEL_CARD.md"
-
-    @property
-    def tensorboard_path(self) -> Path:
-        """The directory of TensorBoard event files."""
-        return self.path / "tensorboard"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The directory of checkpoints."""
-        return self.path / "checkpoints"
 
     def exists(self) -> bool:
         """Whether the directory holds a run."""
@@ -116,17 +101,12 @@ class Run:
         """Raise RunError if the directory holds a run or anything else: nothing is ever mixed."""
         # Looked at once, because another process may be creating a run there.
         found = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
+        other = f"choose another {setting('out')}"
         if "config.json" in found:
-            raise RunError(
-                f"{self.path} already holds a run; resume it with {setting('resume')}, or choose another "
-                f"{setting('out')}"
-            )
+            raise RunError(f"{self.path} already holds a run; resume it with {setting('resume')}, or {other}")
         # A crash during the creation of the run may have left an unfinished config.json, which is worthless.
         if any(not name.startswith("config.json.") and name != LOCK for name in found):
-            raise RunError(
-                f"{self.path} is not empty and not a run, because it has no config.json; choose another "
-                f"{setting('out')}"
-            )
+            raise RunError(f"{self.path} is not empty and not a run, because it has no config.json; {other}")
 
     def create(self, config: Config) -> None:
         """Create the directory and write the configuration, which makes it a run; never over another one."""
@@ -139,12 +119,8 @@ class Run:
             "machine": platform.platform(),
             "processors": os.cpu_count(),
         }
-        try:
+        with self._writable():
             write_json(self.path / "config.json", {**config.to_json(), "environment": environment})
-        except OSError as error:
-            raise RunError(
-                f"{self.path} cannot be written ({error.strerror}); choose another {setting('out')}"
-            ) from error
 
     def require_same_settings(self, config: Config) -> None:
         """Raise RunError if the run has other settings: another process may have started it a moment ago."""
@@ -174,17 +150,9 @@ class Run:
         path = self.path / "split.json"
         if not path.exists():
             return None
-        values = self._read("split", path)
         with _readable(path):
-            known = {field.name for field in fields(SplitRows)}
+            values, known = _read("split", path), {field.name for field in fields(SplitRows)}
             return typed(SplitRows, {name: value for name, value in values.items() if name in known})
-
-    def _read(self, kind: str, path: Path) -> dict[str, Any]:
-        """A JSON file of the run, whose format this version knows."""
-        with _readable(path):
-            values = read_json(path)
-            check_format(kind, values, path)
-            return values
 
     def skipped(self) -> list[tuple[str, str]]:
         """The files of a folder that were skipped, and why."""
@@ -196,26 +164,22 @@ class Run:
         path = self.path / "config.json"
         if not path.exists():
             raise RunError(f"{self.path} is not a run directory: it has no config.json")
-        values = self._read("config", path)
+        with _readable(path):
+            values = _read("config", path)
         network = values.get("network")
         names = {"method": values.get("method"), "network": network.get("network") if isinstance(network, dict) else ""}
         for kind, name in names.items():
             if isinstance(name, str):
-                self._require_trusted(kind, name, path)
+                trust([name] if self.trust else [])
+                require_trusted(kind, name, path)
         with _readable(path):
             return Config.from_json(values)
-
-    def _require_trusted(self, kind: str, name: str, path: Path) -> None:
-        if self.trust:
-            trust([name])
-        require_trusted(kind, name, path)
 
     def environment(self) -> dict[str, Any]:
         """Versions and machine of the process that created the run."""
         path = self.path / "config.json"
-        values = self._read("config", path).get("environment", {})
         with _readable(path):
-            check_value("environment", values, dict)
+            values = check_value("environment", _read("config", path).get("environment", {}), dict)
             plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
             return {name: value if isinstance(value, int) else str(value)[:200] for name, value in plain.items()}
 
@@ -229,9 +193,8 @@ class Run:
         path = self.path / "result.json"
         if not (self.exists() and path.exists()):
             return None
-        values = self._read("result", path)
         with _readable(path):
-            return Result.from_json(values)
+            return Result.from_json(_read("result", path))
 
     def is_finished(self) -> bool:
         """Whether the run has a result and, unless it diverged, its model: a deleted one is written again."""
@@ -260,20 +223,26 @@ class Run:
 
     def lock(self) -> None:
         """Create the directory and lock it for this process; RunError if another process uses it."""
-        try:
+        with self._writable():
             self.path.mkdir(parents=True, exist_ok=True)
             self.require_no_links()
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            raise RunError(f"{self.path} is in use by another process; wait for it, or stop it") from None
-        except OSError as error:
-            raise RunError(
-                f"{self.path} cannot be written ({error.strerror}); choose another {setting('out')}"
-            ) from error
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout:
+                raise RunError(f"{self.path} is in use by another process; wait for it, or stop it") from None
 
     def unlock(self) -> None:
         """Let other processes use the directory."""
         self._lock.release()
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"{self.path} cannot be written ({error.strerror}); choose another {setting('out')}"
+            ) from error
 
     def require_no_links(self) -> None:
         """Raise RunError if something in the directory is a link or a device: only the directory itself is written to.
@@ -364,6 +333,13 @@ class Run:
     def read_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
         """The model in the file of the last step, or of the best one, also of a run that is not finished."""
         return load_model(self.best_path if best else self.model_path, device, trust=self.trust)
+
+
+def _read(kind: str, path: Path) -> dict[str, Any]:
+    """A JSON file of a run, whose format this version knows."""
+    values = read_json(path)
+    check_format(kind, values, path)
+    return values
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from rankingmatch.report.run_data import sample
 from rankingmatch.runs.config import Config, options_of_kind, plan_of, repeat_command
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
-from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.result import Result, errors_from_json
 
 __all__ = ["write_job_report", "write_missing_report", "write_report"]
@@ -46,38 +45,25 @@ def write_report(
 ) -> Path:
     """Write the report page of one or several runs, and return its path.
 
-    Parameters
-    ----------
-    paths
-        The run directories.
-    out
-        The page; by default report.html in the directory of a single run, or in the current directory.
-    figures
-        A directory for each figure as PNG and SVG; no such files by default.
-    device
-        Where to compute; by default as the run did.
-    audited
-        The number of unlabeled images to look at, at most; they are drawn at random.
-    points
-        Most points of a map of images; by default 2000, and fewer for several runs.
-    progress
-        Called as the work goes on.
+    By default, it is report.html in the directory of a single run, or in the current directory. `figures` is a
+    directory for each figure as PNG and SVG, `audited` the number of unlabeled images to look at, at most, and
+    `points` that of a map of images: by default 2000, and fewer for several runs.
     """
     runs = [Run(path) for path in dict.fromkeys(paths)]
     if not runs:
         raise ConfigError("a report needs at least one run directory")
     target = out or (runs[0].report_path if len(runs) == 1 else Path("report.html"))
-    if out is not None and (target.is_dir() or not target.parent.is_dir()):
-        reason = "is a directory" if target.is_dir() else f"cannot be written: there is no directory {target.parent}"
-        raise ConfigError(f"{setting('out')} {target} {reason}; name a file")
-    for run in runs if out is not None else ():
-        run.require_other_file(target)
+    if out is not None:
+        if out.is_dir() or not out.parent.is_dir():
+            reason = "is a directory" if out.is_dir() else f"cannot be written: there is no directory {out.parent}"
+            raise ConfigError(f"{setting('out')} {out} {reason}; name a file")
+        for run in runs:
+            run.require_other_file(out)
     if figures is not None:
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
-    recorded = [_recorded(run, run.config(), run.result(), run.history()) for run in runs]
-    runs_data = _with_names(recorded)
+    runs_data = _with_names([_recorded(run, run.config(), run.result(), run.history()) for run in runs])
     for index in runs_in_detail(runs_data):
         with under_way(progress, f"writing the report: predictions of {runs_data[index].name}"):
             runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
@@ -98,7 +84,12 @@ def write_job_report(job: Job, progress: Progress = no_progress) -> None:
     """
     with alone(), _only_logged():
         with under_way(progress, "writing the report: predictions"):
-            data = _job_data(job)
+            data = _recorded(job.run, job.config, job.result, job.history, job.plan.source)
+            data = _with_split(data, job.split)
+            if data.status is Status.FINISHED:
+                data = _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
+            else:
+                data = _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
         content = page_content([data], progress=progress)
         write_atomically(job.run.report_path, to_utf8(render_page(content)))
 
@@ -116,15 +107,6 @@ def _only_logged() -> Iterator[None]:
         yield
     except (RankingMatchError, OSError) as error:
         log.warning("no report was written (%s)", error)
-
-
-def _job_data(job: Job) -> RunData:
-    """What the report shows of a run that has just ended."""
-    recorded = _recorded(job.run, job.config, job.result, job.history, job.plan.source)
-    data = _with_split(recorded, job.split)
-    if data.status is Status.FINISHED:
-        return _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
-    return _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
 
 
 def _with_names(runs_data: list[RunData]) -> list[RunData]:
@@ -191,8 +173,8 @@ def _with_loaded_model(run: Run, data: RunData, device: str | None, audited: int
     try:
         split = load_split(plan_of(config))
     except (DataError, ConfigError) as error:
-        classes = tuple(map(str, range(_class_count(data))))
-        return _noted(replace(data, classes=classes), f"The images cannot be read ({error}).")
+        count = max((len(line.get("class_shares") or ()) for line in data.history), default=0)
+        return _noted(replace(data, classes=tuple(map(str, range(count)))), f"The images cannot be read ({error}).")
     return _with_saved_model(run, _with_split(data, split), split, config.device(device), audited)
 
 
@@ -201,16 +183,25 @@ def _with_split(data: RunData, split: Split) -> RunData:
 
 
 def _with_saved_model(run: Run, data: RunData, split: Split, device: torch.device, audited: int) -> RunData:
+    """The run with the predictions of its final model, or of the best one so far."""
     try:
-        model, info, weights = _load_model(run, data, device)
+        if data.status is Status.FINISHED:
+            (model, info), weights = run.load_model(device), _last_weights(data)
+        elif run.best_path.exists():
+            best = max((line["step"] for line in data.history if line.get("best")), default=0)
+            weights = f"the averaged weights with the lowest validation error so far, of step {best:,}"
+            model, info = run.read_model(device, best=True)
+        else:
+            raise RunError("there is no model yet")
+        if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
+            raise RunError("the dataset has changed since training")
+        return _with_predictions(data, split, model, weights, audited)
     except RankingMatchError as error:
         return _noted(data, f"The predictions cannot be shown: {error}.")
-    if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
-        return _noted(data, "The predictions cannot be shown: the dataset has changed since training.")
-    try:
-        return _with_predictions(data, split, model, weights, audited)
-    except RunError as error:  # outputs that are not finite
-        return _noted(data, f"The predictions cannot be shown: {error}.")
+
+
+def _last_weights(data: RunData) -> str:
+    return f"the averaged weights of step {data.step:,}, the last"
 
 
 def _with_predictions(data: RunData, split: Split, model: Classifier, weights: str, audited: int) -> RunData:
@@ -218,46 +209,16 @@ def _with_predictions(data: RunData, split: Split, model: Classifier, weights: s
     device = model.mean.device
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
     fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))
-    evaluated = _evaluated_predictions(fast, split, device)
-    unlabeled = None
+    evaluated = unlabeled = None
+    for part, images in (("test", split.test), ("validation", split.validation)):
+        if evaluated is None and images is not None and len(images):
+            evaluated = model_predictions(fast, part, images, device, np.arange(len(images)))
     if len(rows):
         unlabeled = model_predictions(fast, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
-    if evaluated is None:
-        data = _noted(data, "There are no test images: unlabeled images are shown instead.")
-    elif evaluated.subset == "validation":
-        data = _noted(data, "There are no test images: validation images are shown instead.")
+    shown = "unlabeled" if evaluated is None else evaluated.subset
+    if shown != "test":
+        data = _noted(data, f"There are no test images: {shown} images are shown instead.")
     return replace(data, evaluated=evaluated or unlabeled, unlabeled=unlabeled, weights=weights)
-
-
-def _noted(data: RunData, note: str) -> RunData:
-    return replace(data, notes=(*data.notes, note))
-
-
-def _class_count(data: RunData) -> int:
-    return max((len(line.get("class_shares") or ()) for line in data.history), default=0)
-
-
-def _last_weights(data: RunData) -> str:
-    return f"the averaged weights of step {data.step:,}, the last"
-
-
-def _load_model(run: Run, data: RunData, device: torch.device) -> tuple[Classifier, ModelInfo, str]:
-    """The final model, or of an unfinished run the best one so far, and a description of its weights."""
-    if data.status is Status.FINISHED:
-        return *run.load_model(device), _last_weights(data)
-    if not run.best_path.exists():
-        raise RunError("there is no model yet")
-    best = max((line["step"] for line in data.history if line.get("best")), default=0)
-    description = f"the averaged weights with the lowest validation error so far, of step {best:,}"
-    return *run.read_model(device, best=True), description
-
-
-def _evaluated_predictions(model: nn.Module, split: Split, device: torch.device) -> Predictions | None:
-    """The predictions for test images, or for validation images if there are no test images."""
-    for part, images in (("test", split.test), ("validation", split.validation)):
-        if images is not None and len(images):
-            return model_predictions(model, part, images, device, np.arange(len(images)))
-    return None
 
 
 def model_predictions(
@@ -266,3 +227,7 @@ def model_predictions(
     """The predictions of a model for images, as arrays."""
     logits, features = predict_logits_and_features(model, images.images, device)
     return Predictions(part, images.images, rows, images.labels, logits, features)
+
+
+def _noted(data: RunData, note: str) -> RunData:
+    return replace(data, notes=(*data.notes, note))

@@ -1,5 +1,6 @@
 """Readers of original files: small files in exactly the original formats, and the real files if they are available."""
 
+import gzip
 import os
 import pickle
 import tarfile
@@ -13,16 +14,12 @@ import original_files
 import pytest
 from scipy.io import savemat
 
-from rankingmatch.core.errors import DataError
+from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.data import Dataset, DataSettings, benchmark, make_split, no_progress
 from rankingmatch.data.benchmarks import FASHION_MNIST
 from rankingmatch.data.cache import load_cached, resize_images
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("RANKINGMATCH_DATA", raising=False)
+Write = Callable[[Path], Any]
 
 
 @pytest.fixture
@@ -32,32 +29,31 @@ def data_dir(tmp_path: Path) -> Path:
     return directory
 
 
-def caches(tmp_path: Path) -> list[Path]:
+def caches(own_cache: Path) -> list[Path]:
     """The directories in the cache."""
-    return [path for path in (tmp_path / "cache").glob("rankingmatch/decoded/*") if path.suffix != ".json"]
-
-
-Write = Callable[[Path], tuple[np.ndarray, np.ndarray]]
+    return [path for path in own_cache.glob("*") if path.suffix != ".json"]
 
 
 @pytest.mark.parametrize(
-    ("name", "write", "test_count"),
+    ("name", "write", "archive", "test_count"),
     [
-        ("cifar10", original_files.cifar10_python, 4),
-        ("cifar10", original_files.cifar10_binary, 4),
-        ("cifar100", original_files.cifar100_python, 4),
-        ("cifar100", original_files.cifar100_binary, 4),
-        ("svhn", original_files.svhn, 5),
-        ("stl10", original_files.stl10, 7),
-        ("fashion-mnist", original_files.fashion_mnist, 5),
+        ("cifar10", original_files.cifar10_python, "cifar-10-batches-py → cifar-10-python.tar.gz", 4),
+        ("cifar10", original_files.cifar10_binary, "cifar-10-batches-bin → cifar-10-binary.tar.gz", 4),
+        ("cifar100", original_files.cifar100_python, "cifar-100-python → cifar-100-python.tar.gz", 4),
+        ("cifar100", original_files.cifar100_binary, "cifar-100-binary → cifar-100-binary.tar.gz", 4),
+        ("svhn", original_files.svhn, "", 5),
+        ("stl10", original_files.stl10, "stl10_binary → stl10_binary.tar.gz", 7),
+        ("fashion-mnist", original_files.fashion_mnist, "", 5),
+        ("fashion-mnist", lambda place: original_files.fashion_mnist(place, zipped=False), "", 5),
     ],
 )
-@pytest.mark.filterwarnings("ignore")
 def test_images_and_labels_come_back_as_they_were_written(
-    name: str, write: Write, test_count: int, data_dir: Path
+    name: str, write: Write, archive: str, test_count: int, data_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     images, labels = write(data_dir)
-    for _ in range(2):  # decoded, then from the cache
+    for packed in (False, False, True):  # decoded, then from the cache, then from an archive that is not unpacked
+        if packed and archive:
+            original_files.packed(data_dir, *archive.split(" → "))
         dataset = benchmark(name).load(data_dir)
         assert dataset.train.images.dtype == np.uint8
         assert np.array_equal(dataset.train.images, images)
@@ -65,27 +61,9 @@ def test_images_and_labels_come_back_as_they_were_written(
         assert dataset.test is not None
         assert len(dataset.test) == test_count
         assert len(dataset.classes) == (100 if name == "cifar100" else 10)
-
-
-@pytest.mark.parametrize(
-    ("name", "write", "folder", "archive"),
-    [
-        ("cifar10", original_files.cifar10_python, "cifar-10-batches-py", "cifar-10-python.tar.gz"),
-        ("cifar10", original_files.cifar10_binary, "cifar-10-batches-bin", "cifar-10-binary.tar.gz"),
-        ("cifar100", original_files.cifar100_python, "cifar-100-python", "cifar-100-python.tar.gz"),
-        ("stl10", original_files.stl10, "stl10_binary", "stl10_binary.tar.gz"),
-    ],
-)
-def test_archives_are_read_without_being_unpacked(
-    name: str, write: Write, folder: str, archive: str, data_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    images, labels = write(data_dir)
-    original_files.packed(data_dir, folder, archive)
-    dataset = benchmark(name).load(data_dir)
-    assert np.array_equal(dataset.train.images, images)
-    assert np.array_equal(dataset.train.labels, labels)
-    assert [path.name for path in data_dir.iterdir()] == [archive]
-    assert f"{archive} is not the original file" in caplog.text
+    if archive:
+        assert [path.name for path in data_dir.iterdir()] == [archive.split(" → ")[1]]
+        assert "is not the original file" in caplog.text
 
 
 def test_stl10_has_its_folds_and_its_unlabeled_images(data_dir: Path) -> None:
@@ -116,37 +94,19 @@ def test_tiny_imagenet_reads_grayscale_jpegs_and_tests_on_its_validation_images(
     assert dataset.classes == ("crane n01", "crane n02", "bow")
     assert dataset.train.images.shape == (12, 64, 64, 3)
     assert dataset.train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    brightness = dataset.train.images.reshape(12, -1).mean(1)
     expected = [40 * label + 10 * number for label in range(3) for number in range(4)]
-    assert np.abs(brightness - expected).max() < 2
+    assert np.abs(dataset.train.images.reshape(12, -1).mean(1) - expected).max() < 2
     assert dataset.test is not None
     assert dataset.test.labels.tolist() == [1, 0]
 
 
-def test_idx_files_may_be_unzipped(data_dir: Path) -> None:
-    images, _ = original_files.fashion_mnist(data_dir, zipped=False)
-    assert np.array_equal(benchmark("fashion-mnist").load(data_dir).train.images, images)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_files_that_the_system_has_installed_are_found_beside_a_directory_for_the_other_datasets(
-    data_dir: Path, tmp_path: Path
+def test_files_are_also_found_where_the_system_installed_them_by_name_and_by_environment_variable(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images, _ = original_files.fashion_mnist(tmp_path / "installed")
-    dataset = load_cached(
-        data_dir,
-        None,
-        no_progress,
-        name="fashion-mnist",
-        distributions=FASHION_MNIST,
-        other_directories=(tmp_path / "installed",),
-    )
-    assert np.array_equal(dataset.train.images, images)
-
-
-def test_files_are_found_in_a_folder_of_the_dataset_name_and_by_environment_variable(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    place = tmp_path / "installed"
+    images, _ = original_files.fashion_mnist(place)
+    there: Any = {"name": "fashion-mnist", "distributions": FASHION_MNIST, "other_directories": (place,)}
+    assert np.array_equal(load_cached(data_dir, None, no_progress, **there).train.images, images)
     original_files.cifar10_python(data_dir / "cifar10")
     monkeypatch.setenv("RANKINGMATCH_DATA", str(data_dir))
     assert len(benchmark("cifar10").load(None).train) == 20
@@ -160,43 +120,10 @@ def test_the_cache_follows_the_files(data_dir: Path) -> None:
     content[0] = (content[0] + 1) % 10
     path.write_bytes(bytes(content))
     os.utime(path, ns=(1, 1))
-    after = benchmark("cifar10").load(data_dir).train.labels
-    assert (before != after).sum() == 1
+    assert (before != benchmark("cifar10").load(data_dir).train.labels).sum() == 1
 
 
 # --- bad input -----------------------------------------------------------------------------------------------
-
-
-def truncated_tar(data_dir: Path) -> str:
-    original_files.cifar10_python(data_dir)
-    original_files.packed(data_dir, "cifar-10-batches-py", "cifar-10-python.tar.gz")
-    path = data_dir / "cifar-10-python.tar.gz"
-    path.write_bytes(path.read_bytes()[:20_000])
-    return "cifar10"
-
-
-def truncated_zip(data_dir: Path) -> str:
-    original_files.tiny_imagenet(data_dir)
-    path = data_dir / "tiny-imagenet-200.zip"
-    path.write_bytes(path.read_bytes()[:5000])
-    return "tiny-imagenet"
-
-
-def no_zip(data_dir: Path) -> str:
-    (data_dir / "tiny-imagenet-200.zip").write_bytes(b"<html>not found</html>")
-    return "tiny-imagenet"
-
-
-def missing_file(data_dir: Path) -> str:
-    original_files.svhn(data_dir)
-    (data_dir / "test_32x32.mat").unlink()
-    return "svhn"
-
-
-def missing_batch(data_dir: Path) -> str:
-    original_files.cifar10_python(data_dir)
-    (data_dir / "cifar-10-batches-py/data_batch_3").unlink()
-    return "cifar10"
 
 
 class Harm:
@@ -206,113 +133,77 @@ class Harm:
         return os.system, ("touch harm-was-done",)
 
 
-def malicious_pickle(data_dir: Path) -> str:
-    original_files.cifar10_python(data_dir)
-    (data_dir / "cifar-10-batches-py/data_batch_1").write_bytes(pickle.dumps({b"data": Harm(), b"labels": []}))
-    return "cifar10"
+def cifar_archive(place: Path) -> None:
+    original_files.cifar10_python(place)
+    original_files.packed(place, "cifar-10-batches-py", "cifar-10-python.tar.gz")
 
 
-def torn_pickle(data_dir: Path) -> str:
-    original_files.cifar10_python(data_dir)
-    path = data_dir / "cifar-10-batches-py/data_batch_1"
-    path.write_bytes(path.read_bytes()[:-3000])
-    return "cifar10"
-
-
-def escaping_tar(data_dir: Path) -> str:
-    with tarfile.open(data_dir / "cifar-10-python.tar.gz", "w:gz") as tar:
+def escaping_tar(place: Path) -> None:
+    with tarfile.open(place / "cifar-10-python.tar.gz", "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("../escaped"))
-    return "cifar10"
 
 
-def escaping_zip(data_dir: Path) -> str:
-    with zipfile.ZipFile(data_dir / "tiny-imagenet-200.zip", "w") as archive:
+def escaping_zip(place: Path) -> None:
+    with zipfile.ZipFile(place / "tiny-imagenet-200.zip", "w") as archive:
         archive.writestr("../escaped", "x")
-    return "tiny-imagenet"
 
 
-def mat_of_another_shape(data_dir: Path) -> str:
-    original_files.svhn(data_dir)
-    savemat(data_dir / "train_32x32.mat", {"X": np.zeros((28, 28, 3, 4), np.uint8), "y": np.ones((4, 1))})
-    return "svhn"
+def other_shape(place: Path) -> None:
+    original_files.svhn(place)
+    savemat(place / "train_32x32.mat", {"X": np.zeros((28, 28, 3, 4), np.uint8), "y": np.ones((4, 1))})
 
 
-def mat_that_is_none(data_dir: Path) -> str:
-    original_files.svhn(data_dir)
-    (data_dir / "train_32x32.mat").write_bytes(b"MATLAB 5.0 MAT-file" + b"\0" * 300)
-    return "svhn"
+def whole(content: bytes) -> bytes:
+    return content
 
 
-def odd_records(data_dir: Path) -> str:
-    original_files.cifar10_binary(data_dir)
-    path = data_dir / "cifar-10-batches-bin/data_batch_2.bin"
-    path.write_bytes(path.read_bytes()[:-1])
-    return "cifar10"
+PICKLE, HARM = "cifar-10-batches-py/data_batch_1", pickle.dumps({b"data": Harm(), b"labels": []})
+RECORDS, TAR, ZIP = "cifar-10-batches-bin/data_batch_2.bin", "cifar-10-python.tar.gz", "tiny-imagenet-200.zip"
+MAT, STL10, IDX = "train_32x32.mat", "stl10_binary/unlabeled_X.bin", "train-images-idx3-ubyte.gz"
+# The dataset, what writes its files, a file and its damage (None deletes it), and what the error names.
+BAD: dict[str, tuple[str, Write, str, Callable[[bytes], bytes | None], str]] = {
+    "truncated tar": ("cifar10", cifar_archive, TAR, lambda c: c[:20_000], "damaged"),
+    "truncated zip": ("tiny-imagenet", original_files.tiny_imagenet, ZIP, lambda c: c[:5000], "damaged"),
+    "no zip": ("tiny-imagenet", original_files.tiny_imagenet, ZIP, lambda c: b"<html>not found</html>", "damaged"),
+    "missing file": ("svhn", original_files.svhn, "test_32x32.mat", lambda c: None, "test_32x32.mat is missing"),
+    "missing batch": ("cifar10", original_files.cifar10_python, PICKLE, lambda c: None, "has no data_batch_1"),
+    "malicious pickle": ("cifar10", original_files.cifar10_python, PICKLE, lambda c: HARM, "asks for posix.system"),
+    "torn pickle": ("cifar10", original_files.cifar10_python, PICKLE, lambda c: c[:-3000], "data_batch_1"),
+    "escaping tar": ("cifar10", escaping_tar, TAR, whole, "outside of the archive"),
+    "escaping zip": ("tiny-imagenet", escaping_zip, ZIP, whole, "outside of the archive"),
+    "other shape": ("svhn", other_shape, MAT, whole, "X of shape"),
+    "no mat": ("svhn", original_files.svhn, MAT, lambda c: b"MATLAB 5.0 MAT-file" + bytes(300), MAT),
+    "odd records": ("cifar10", original_files.cifar10_binary, RECORDS, lambda c: c[:-1], "records of 3073 bytes"),
+    "large label": ("cifar10", original_files.cifar10_binary, RECORDS, lambda c: b"\xff" + c[1:], "a label is larger"),
+    "torn binary": ("stl10", original_files.stl10, STL10, lambda c: c[:-5], "unlabeled_X.bin"),
+    "no idx": ("fashion-mnist", original_files.fashion_mnist, IDX, lambda c: gzip.compress(bytes(40)), "train-images"),
+    "short idx": ("fashion-mnist", original_files.fashion_mnist, IDX, lambda c: c[:100], "train-images"),
+    "no gzip": ("fashion-mnist", original_files.fashion_mnist, IDX, lambda c: b"plain", "train-images"),
+}
 
 
-def labels_out_of_range(data_dir: Path) -> str:
-    original_files.cifar10_binary(data_dir)
-    path = data_dir / "cifar-10-batches-bin/data_batch_2.bin"
-    path.write_bytes(b"\xff" + path.read_bytes()[1:])
-    return "cifar10"
-
-
-def torn_stl10(data_dir: Path) -> str:
-    original_files.stl10(data_dir)
-    path = data_dir / "stl10_binary/unlabeled_X.bin"
-    path.write_bytes(path.read_bytes()[:-5])
-    return "stl10"
-
-
-def no_idx(data_dir: Path) -> str:
-    original_files.fashion_mnist(data_dir, zipped=False)
-    (data_dir / "train-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + b"\0" * 12 + b"more")
-    return "fashion-mnist"
-
-
-def no_gzip(data_dir: Path) -> str:
-    original_files.fashion_mnist(data_dir)
-    (data_dir / "train-labels-idx1-ubyte.gz").write_bytes(b"plain")
-    return "fashion-mnist"
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (truncated_tar, "is damaged"),
-        (truncated_zip, "is damaged"),
-        (no_zip, "is damaged"),
-        (missing_file, "test_32x32.mat is missing, but train_32x32.mat is there"),
-        (missing_batch, "has no data_batch_3"),
-        (malicious_pickle, "a pickle asks for posix.system"),
-        (torn_pickle, "is not a pickle of plain data"),
-        (escaping_tar, "outside of the archive"),
-        (escaping_zip, "outside of the archive"),
-        (mat_of_another_shape, "X of shape"),
-        (mat_that_is_none, "cannot be read"),
-        (odd_records, "does not have records of 3073 bytes"),
-        (labels_out_of_range, "larger than the number of classes"),
-        (torn_stl10, "ends in the middle of an image"),
-        (no_idx, "has 4 values"),
-        (no_gzip, "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize("case", BAD)
 def test_bad_files_raise_an_error_of_one_line_and_leave_nothing_in_the_cache(
-    make: Callable[[Path], str], message: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, data_dir: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name = make(data_dir)
-    with pytest.raises(DataError) as error:
+    name, write, file, damage, problem = BAD[case]
+    write(data_dir)
+    content = damage((data_dir / file).read_bytes())
+    if content is None:
+        (data_dir / file).unlink()
+    else:
+        (data_dir / file).write_bytes(content)
+    with pytest.raises(DataError, match=problem) as error:
         benchmark(name).load(data_dir)
-    assert message in str(error.value)
     assert "\n" not in str(error.value)
-    assert caches(tmp_path) == []
+    assert caches(own_cache) == []
     assert not (tmp_path / "harm-was-done").exists()
     assert not (tmp_path / "escaped").exists()
 
 
 def test_a_full_disk_is_an_error_and_leaves_nothing_in_the_cache(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data_dir: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original_files.cifar10_python(data_dir)
 
@@ -322,7 +213,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_in_the_cache(
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(DataError, match="No space left on device"):
         benchmark("cifar10").load(data_dir)
-    assert caches(tmp_path) == []
+    assert caches(own_cache) == []
 
 
 def test_the_error_for_a_failed_download_has_the_address_and_the_directory(
@@ -330,14 +221,37 @@ def test_the_error_for_a_failed_download_has_the_address_and_the_directory(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=rf"https://.*/cifar-10-python.tar.gz and put it into {data_dir}"):
         benchmark("cifar10").load(data_dir)
-    assert "download https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz and put it into" in str(error.value)
-    assert str(data_dir) in str(error.value)
     assert not data_dir.exists(), "an empty directory was left behind"
 
 
-# --- the real files, if available ---------------------------------------------------------------------------
+def test_the_error_for_an_unknown_dataset_has_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'digits'"):
+        benchmark("digit")
+
+
+# --- real images ---------------------------------------------------------------------------------------------
+
+
+def test_digits_have_a_fixed_test_set() -> None:
+    first, again = benchmark("digits").load(None), benchmark("digits").load(None)
+    assert first.train.images.shape == (1437, 8, 8, 1)
+    assert first.train.images.dtype == np.uint8
+    assert first.train.images.max() == 255
+    assert first.classes == tuple("0123456789")
+    assert first.test is not None
+    assert again.test is not None
+    assert len(first.test) == 360
+    assert (first.test.images == again.test.images).all()
+    train = {image.tobytes() for image in first.train.images}
+    assert sum(image.tobytes() in train for image in first.test.images) == 0
+
+
+def real(name: str) -> Dataset:
+    if not os.environ.get("RANKINGMATCH_TEST_DATA"):
+        pytest.skip("$RANKINGMATCH_TEST_DATA is not set to a directory with the real files")
+    return benchmark(name).load(Path(os.environ["RANKINGMATCH_TEST_DATA"]))
 
 
 @pytest.mark.parametrize(
@@ -350,9 +264,7 @@ def test_the_error_for_a_failed_download_has_the_address_and_the_directory(
     ],
 )
 def test_real_files_are_read(name: str, train: tuple[int, ...], test: int, roughest: float) -> None:
-    if not os.environ.get("RANKINGMATCH_TEST_DATA"):
-        pytest.skip("$RANKINGMATCH_TEST_DATA is not set to a directory with the real files")
-    dataset = benchmark(name).load(Path(os.environ["RANKINGMATCH_TEST_DATA"]))
+    dataset = real(name)
     assert dataset.train.images.shape == train
     assert dataset.test is not None
     assert len(dataset.test) == test
@@ -364,11 +276,8 @@ def test_real_files_are_read(name: str, train: tuple[int, ...], test: int, rough
     ("name", "labels", "sizes"), [("cifar10", 250, (44_750, 5000)), ("svhn", 1000, (64_937, 7320))]
 )
 def test_splits_are_those_of_appendix_d(name: str, labels: int, sizes: tuple[int, int]) -> None:
-    if not os.environ.get("RANKINGMATCH_TEST_DATA"):
-        pytest.skip("$RANKINGMATCH_TEST_DATA is not set to a directory with the real files")
-    dataset = benchmark(name).load(Path(os.environ["RANKINGMATCH_TEST_DATA"]))
     settings = DataSettings(labels=labels, validation=benchmark(name).settings["validation"])
-    split = make_split(dataset, settings, seed=0)
+    split = make_split(real(name), settings, seed=0)
     assert (len(split.unlabeled_rows), len(split.validation_rows)) == sizes
     assert np.bincount(split.labels[split.labeled_rows]).tolist() == [labels // 10] * 10
 
@@ -387,3 +296,18 @@ def smoothness(dataset: Dataset) -> float:
     """Mean difference of neighboring pixels: small for photographs read in the right order, about 85 for noise."""
     images = dataset.train.images[:200].astype(float)
     return float((np.abs(np.diff(images, axis=1)).mean() + np.abs(np.diff(images, axis=2)).mean()) / 2)
+
+
+def test_a_resized_pixel_is_the_mean_of_the_area_it_covers() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 2)).astype(np.uint8)
+    small = resize_images(images, 4)
+    for n, y, x, c in np.ndindex(small.shape):
+        mean = images[n, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2, c].mean()
+        assert abs(float(small[n, y, x, c]) - mean) <= 0.5
+
+
+def test_enlarged_images_are_interpolated() -> None:
+    ramp = np.broadcast_to(np.arange(0, 160, 10, dtype=np.uint8)[None, None, :, None], (1, 16, 16, 3))
+    large = resize_images(ramp, 64)
+    assert large.shape == (1, 64, 64, 3)
+    assert np.diff(large[0, 32, 8:-8, 0].astype(int)).max() <= 4  # blocks of equal pixels would jump by 10

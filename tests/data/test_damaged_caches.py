@@ -1,7 +1,7 @@
 """Damaged files in the cache: they are noticed before training, and made again."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,9 @@ from rankingmatch.core.errors import DataError
 from rankingmatch.data import Dataset, benchmark, find_source
 from rankingmatch.data.bank import BankFile, read_bank
 
-DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+Change = Callable[[bytes], bytes]
+
+DAMAGES: dict[str, tuple[str, Change]] = {
     "empty about.json": ("about.json", lambda content: b""),
     "truncated about.json": ("about.json", lambda content: content[: len(content) // 2]),
     "about.json of zeros": ("about.json", lambda content: bytes(len(content))),
@@ -29,82 +31,69 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+def folder(place: Path) -> Dataset:
+    return find_source(str(place if place.exists() else class_folders(place))).load()
 
 
-def load_folder(place: Path) -> Dataset:
-    return find_source(str(place / "photos")).load()
+def fashion(place: Path) -> Dataset:
+    if not place.exists():
+        fashion_mnist(place)
+    return benchmark("fashion-mnist").load(place, 16)
 
 
-def load_benchmark(place: Path) -> Dataset:
-    return benchmark("fashion-mnist").load(place / "photos", 16)
+def damage(path: Path, change: Change) -> None:
+    content = path.read_bytes()
+    path.unlink()  # the good one stays mapped
+    path.write_bytes(change(content))
 
 
-@pytest.fixture(params=["folder", "benchmark"])
-def load(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[Path], Dataset]]:
-    if request.param == "folder":
-        class_folders(tmp_path / "photos")
-        yield load_folder
-    else:
-        (tmp_path / "photos").mkdir()
-        fashion_mnist(tmp_path / "photos")
-        yield load_benchmark
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("load", [folder, fashion])
+@pytest.mark.parametrize("case", DAMAGES)
 def test_a_damaged_cache_is_made_again(
-    damage: str, load: Callable[[Path], Dataset], tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
+    case: str, load: Callable[[Path], Dataset], tmp_path: Path, own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = load(tmp_path)
+    good = load(tmp_path / "photos")
     images, labels = np.array(good.train.images), np.array(good.train.labels)
-    name, change = DAMAGES[damage]
-    for path in cache.rglob(name):  # also of the images before they were resized
-        path.chmod(0o600)
-        content = path.read_bytes()
-        path.unlink()  # the good one stays mapped
-        path.write_bytes(change(content))
-    again = load(tmp_path)
+    name, change = DAMAGES[case]
+    for path in own_cache.rglob(name):  # also of the images before they were resized
+        damage(path, change)
+    again = load(tmp_path / "photos")
     assert np.array_equal(again.train.images, images)
     assert np.array_equal(again.train.labels, labels)
     assert "is damaged" in caplog.text
     caplog.clear()
-    load(tmp_path)
+    load(tmp_path / "photos")
     assert "is damaged" not in caplog.text
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"null", b"\xff", b"[" * 100_000])
-def test_damaged_checksums_are_computed_again(content: bytes, tmp_path: Path, cache: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    fashion_mnist(tmp_path / "photos")
-    load_benchmark(tmp_path)
-    (table,) = cache.rglob("checksums.json")
-    table.write_bytes(content)
-    load_benchmark(tmp_path)
+def test_damaged_checksums_are_computed_again(content: bytes, tmp_path: Path, own_cache: Path) -> None:
+    fashion(tmp_path / "photos")
+    table = own_cache / "checksums.json"
+    damage(table, lambda _: content)
+    fashion(tmp_path / "photos")
     assert json.loads(table.read_text())
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 200, "half", "longer"])
-def test_a_damaged_bank_is_computed_again(
-    content: bytes | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: b"",
+        lambda content: b"x" * 200,
+        lambda content: content[: len(content) // 2],
+        lambda content: content.replace(b"(6, 4)", b"(9, 4)"),
+    ],
+)
+def test_a_damaged_bank_is_computed_again(change: Change, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     values = np.arange(24, dtype=np.float16).reshape(6, 4)
     files = [BankFile("maps", 6, lambda: iter([values[:3], values[3:]]))]
-    path = tmp_path / "banks/one/maps.npy"
-    read_bank(path.parent, files)
-    good = path.read_bytes()
-    path.unlink()
-    changed = {"half": good[: len(good) // 2], "longer": good.replace(b"(6, 4)", b"(9, 4)")}
-    path.write_bytes(content if isinstance(content, bytes) else changed[content])
-    assert np.array_equal(read_bank(path.parent, files)["maps"], values)
+    read_bank(tmp_path / "banks/one", files)
+    damage(tmp_path / "banks/one/maps.npy", change)
+    assert np.array_equal(read_bank(tmp_path / "banks/one", files)["maps"], values)
     assert "it is computed again" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("number", "remedy"), [(30, "make it writable"), (13, "make it writable"), (28, "free some space")]
-)
+@pytest.mark.parametrize(("number", "remedy"), [(30, "make it writable"), (28, "free some space")])
 def test_a_cache_that_cannot_be_written_says_what_to_do(
     number: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,5 +103,5 @@ def test_a_cache_that_cannot_be_written_says_what_to_do(
         raise OSError(number, "not now")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(DataError, match=rf"cannot be written \(not now\); {remedy}.*XDG_CACHE_HOME"):
-        load_folder(tmp_path)
+    with pytest.raises(DataError, match=rf"{remedy}.*XDG_CACHE_HOME"):
+        folder(tmp_path / "photos")

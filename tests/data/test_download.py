@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from rankingmatch.data.files import RemoteFile, download
+from rankingmatch.data.files import download
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -45,12 +45,11 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.shutdown()
 
 
-def right(address: str) -> RemoteFile:
-    return RemoteFile(address, hashlib.md5(CONTENT).hexdigest())
+MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 def test_a_file_is_downloaded_completely(address: str, tmp_path: Path) -> None:
-    download(right(address), tmp_path)
+    download(address, MD5, tmp_path)
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
 
@@ -58,20 +57,20 @@ def test_a_file_is_downloaded_completely(address: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("have", [1, 700_000, len(CONTENT)])
 def test_an_interrupted_download_is_resumed(have: int, address: str, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
-    download(right(address), tmp_path)
+    download(address, MD5, tmp_path)
     assert Server.requested == [f"bytes={have}-"]
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 def test_a_file_with_another_checksum_is_deleted(address: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="hash"):
-        download(RemoteFile(address, "0" * 32), tmp_path)
+        download(address, "0" * 32, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_file_is_not_downloaded_again(address: str, tmp_path: Path) -> None:
-    download(right(address), tmp_path)
-    download(right(address), tmp_path)
+    download(address, MD5, tmp_path)
+    download(address, MD5, tmp_path)
     assert len(Server.requested) == 1
 
 
@@ -80,6 +79,6 @@ def test_progress_counts_all_bytes_of_the_file(have: int, address: str, tmp_path
     if have:
         (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
     reports: list[tuple[str, int, int | None]] = []
-    download(right(address), tmp_path, lambda task, done, total: reports.append((task, done, total)))
+    download(address, MD5, tmp_path, lambda task, done, total: reports.append((task, done, total)))
     assert reports[-1] == ("downloading file.bin", len(CONTENT), len(CONTENT))
     assert reports[0][1] > have

@@ -13,27 +13,9 @@ from image_folders import class_folders, picture
 from PIL import Image
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import UNLABELED, Dataset, DataSettings, find_source, make_split
+from rankingmatch.data import UNLABELED, Dataset, DataSettings, UnreadableError, find_source, make_split
 from rankingmatch.data import decode as decode_module
-from rankingmatch.data.decode import FILES_AT_ONCE, UnreadableError, decode, open_image
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/rankingmatch/decoded"
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """labeled/, unlabeled/ (nested), val/ and test/."""
-    folder = tmp_path / "photos"
-    class_folders(folder / "labeled")
-    class_folders(folder / "val", each=2)
-    class_folders(folder / "test", each=3)
-    for number in range(6):
-        picture(folder / "unlabeled" / ("deep/er" if number % 2 else ".") / f"{number}.png")
-    return folder
+from rankingmatch.data.decode import FILES_AT_ONCE, decode, open_image
 
 
 def load(folder: Path, **settings: Any) -> Dataset:
@@ -44,17 +26,23 @@ def labels_of(dataset: Dataset) -> list[int]:
     return sorted(dataset.train.labels.tolist())
 
 
-def warnings_of(caplog: pytest.LogCaptureFixture) -> str:
-    return "\n".join(caplog.messages)
+def table_of(place: Path, *rows: str, first: str = "file,label") -> str:
+    place.write_text("\n".join([first, *rows]) + "\n", encoding="utf-8-sig")
+    return str(place)
 
 
 # --- layouts -------------------------------------------------------------------------------------------------
 
+ALL = [-1] * 6 + [0] * 4 + [1] * 4 + [2] * 4  # the labels of training images in `photos`
 
-def test_labeled_unlabeled_val_and_test(photos: Path) -> None:
+
+@pytest.mark.parametrize("renamed", [{}, {"labeled": "train"}, {"labeled": "train", "val": "validation"}])
+def test_labeled_unlabeled_val_and_test(photos: Path, renamed: dict[str, str]) -> None:
+    for old, new in renamed.items():
+        (photos / old).rename(photos / new)
     dataset = load(photos)
     assert dataset.classes == ("blue", "green", "red")
-    assert labels_of(dataset) == [-1] * 6 + [0] * 4 + [1] * 4 + [2] * 4
+    assert labels_of(dataset) == ALL
     assert dataset.validation is not None
     assert dataset.test is not None
     assert (len(dataset.validation), len(dataset.test)) == (6, 9)
@@ -63,72 +51,59 @@ def test_labeled_unlabeled_val_and_test(photos: Path) -> None:
         assert (part.images.mean((1, 2)).argmax(1)[known] == 2 - part.labels[known]).all()
 
 
-@pytest.mark.parametrize("renamed", [{"labeled": "train"}, {"labeled": "train", "val": "validation"}])
-def test_other_names_of_the_parts(photos: Path, renamed: dict[str, str]) -> None:
-    before = load(photos)
-    for old, new in renamed.items():
-        (photos / old).rename(photos / new)
-    after = load(photos)
-    assert np.array_equal(after.train.images, before.train.images)
-    assert after.validation is not None
-
-
 def test_class_folders_and_another_folder_of_unlabeled_images(tmp_path: Path) -> None:
     folder, more = class_folders(tmp_path / "photos"), tmp_path / "more"
     picture(more / "a.png")
     picture(more / "b/b.png")
     dataset = load(folder, unlabeled=str(more))
-    assert labels_of(dataset) == [-1] * 2 + [0] * 4 + [1] * 4 + [2] * 4
+    assert labels_of(dataset) == ALL[4:]
     assert dataset.validation is None
     assert dataset.test is None
+    more.rename(folder / "pool")  # among the class folders, it is no class
+    assert labels_of(load(folder, unlabeled=str(folder / "pool"))) == ALL[4:]
 
 
 def test_a_table_of_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = tmp_path / "flat"
-    names = ["a, b.png", 'say "c".png', "d\ne.png", "ü.png", "sub/f.png", "rest.png"]
-    for name in names:
-        picture(folder / name)
-    table = tmp_path / "labels.csv"
+    for name in ["a, b.png", 'say "c".png', "d\ne.png", "ü.png", "sub/f.png", "rest.png"]:
+        picture(tmp_path / "flat" / name)
     rows = ['"a, b.png",cat', '"say ""c"".png",dog', '"d\ne.png",cat', "ü.png,dog", "sub/f.png,", "gone.png,dog"]
-    table.write_text("\n".join(["file,label", *rows]) + "\n", encoding="utf-8-sig")
-    dataset = load(folder, labels_csv=str(table))
+    source = find_source(str(tmp_path / "flat"), labels_csv=table_of(tmp_path / "flat/labels.csv", *rows))
+    dataset = source.load()
     assert dataset.classes == ("cat", "dog")
     assert labels_of(dataset) == [-1, -1, 0, 0, 1, 1]
-    assert "has labels for 1 files that do not exist: gone.png" in warnings_of(caplog)
+    assert "1 files that do not exist: gone.png" in caplog.text
+    assert "other files" not in source.description
 
 
 def test_a_table_may_say_what_is_tested_on_and_left_out(tmp_path: Path) -> None:
     for name in "abcdef":
         picture(tmp_path / "flat" / f"{name}.png")
-    table = tmp_path / "labels.csv"
     rows = ["a.png,cat,train", "b.png,dog,", "c.png,cat,test", "d.png,dog,test", "e.png,,none"]
-    table.write_text("\n".join(["file,label,part", *rows]) + "\n")
-    source = find_source(str(tmp_path / "flat"), labels_csv=str(table))
-    dataset = source.load()
+    dataset = load(tmp_path / "flat", labels_csv=table_of(tmp_path / "t.csv", *rows, first="file,label,part"))
     assert labels_of(dataset) == [-1, 0, 1]  # f, a, b: e is in no part
     assert dataset.test is not None
     assert dataset.test.labels.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "problem"),
     [
-        ("file,label,part\na.png,cat,tset\n", "line 2: part is 'tset'; it must be train, test or none"),
-        ("name,label\na.png,cat\n", "must have the columns file and label"),
-        ("file,label\na.png,cat\na.png,dog\nb.png,dog\n", "line 3: 'a.png' has two labels, 'cat' and 'dog'"),
-        ("file,label\nx.png,cat\ny.png,dog\nz.png,dog\n", "has 3 files that are not in"),
-        ("file,label\na.png,\n", "has no class folders"),
-        (b"file,label\n\xff\xfe,\n", "labels_csv is .*, which is not a CSV file in UTF-8"),
-        (None, "cannot be read"),
+        (b"file,label,part\na.png,cat,tset\n", "line 2: part is 'tset'"),
+        (b"name,label\na.png,cat\n", "columns file and label"),
+        (b"file,label\na.png,cat\na.png,dog\nb.png,dog\n", "line 3: 'a.png' has two labels, 'cat' and 'dog'"),
+        (b"file,label\nx.png,cat\ny.png,dog\nz.png,dog\n", "has 3 files that are not in"),
+        (b"file,label\na.png,\n", "has no class folders"),
+        (b"file,label\n\xff\xfe,\n", "labels_csv is"),
+        (None, "labels_csv is .*No such file"),
     ],
 )
-def test_a_bad_table_is_an_error(content: str | bytes | None, message: str, tmp_path: Path) -> None:
+def test_a_bad_table_is_an_error(content: bytes | None, problem: str, tmp_path: Path) -> None:
     for name in ("a.png", "b.png"):
         picture(tmp_path / "flat" / name)
     table = tmp_path / "labels.csv"
     if content is not None:
-        table.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(DataError, match=message):
+        table.write_bytes(content)
+    with pytest.raises(DataError, match=problem):
         find_source(str(tmp_path / "flat"), labels_csv=str(table))
 
 
@@ -143,34 +118,21 @@ def test_a_fifth_is_held_out_when_each_class_has_ten_labels(tmp_path: Path) -> N
     assert find_source(str(class_folders(tmp_path / "few", each=9))).preset()["validation"] == 0
     folder = class_folders(tmp_path / "many", each=10)
     validation = find_source(str(folder)).preset()["validation"]
-    assert validation == 6
     split = make_split(load(folder), DataSettings(validation=validation), seed=0)
     assert split.validation is not None
     assert (len(split.labeled_rows), len(split.validation)) == (24, 6)
 
 
 def test_options_of_a_folder_are_refused_for_a_named_dataset() -> None:
-    with pytest.raises(ConfigError, match="unlabeled is for a folder of images"):
+    with pytest.raises(ConfigError, match="unlabeled is"):
         find_source("digits", unlabeled="somewhere")
 
 
-def test_an_unlabeled_folder_among_the_class_folders_is_not_a_class(tmp_path: Path) -> None:
-    folder = class_folders(tmp_path / "photos")
-    for number in range(5):
-        picture(folder / "pool" / f"{number}.png")
-    dataset = load(folder, unlabeled=str(folder / "pool"))
-    assert dataset.classes == ("blue", "green", "red")
-    assert labels_of(dataset) == [-1] * 5 + [0] * 4 + [1] * 4 + [2] * 4
-
-
 def test_unlabeled_images_are_neither_labeled_nor_held_out_ones(photos: Path, tmp_path: Path) -> None:
-    dataset = load(photos, unlabeled=str(photos))  # which has them all
-    assert labels_of(dataset) == [-1] * 6 + [0] * 4 + [1] * 4 + [2] * 4
-    table = tmp_path / "labels.csv"
-    table.write_text("file,label\n" + "".join(f"{name}/photos-{name}-0.png,{name}\n" for name in ("red", "blue")))
+    assert labels_of(load(photos, unlabeled=str(photos))) == ALL  # which has them all
+    table = table_of(tmp_path / "t.csv", "red/photos-red-0.png,red", "blue/photos-blue-0.png,blue")
     folder = class_folders(tmp_path / "plain/photos")
-    dataset = load(folder, labels_csv=str(table), unlabeled=str(folder / "red"))
-    assert labels_of(dataset) == [-1] * 10 + [0, 1]
+    assert labels_of(load(folder, labels_csv=table, unlabeled=str(folder / "red"))) == [-1] * 10 + [0, 1]
 
 
 # --- the cache -----------------------------------------------------------------------------------------------
@@ -190,24 +152,33 @@ def test_images_are_decoded_once_until_a_file_changes(photos: Path, own_cache: P
     first = load(photos)
     (made,) = own_cache.iterdir()
     stamp = (made / "about.json").stat().st_mtime_ns
-    again = load(photos)
+    assert load(photos).fingerprint == first.fingerprint
     assert (made / "about.json").stat().st_mtime_ns == stamp
-    assert again.fingerprint == first.fingerprint
     os.utime(photos / "unlabeled/0.png", ns=(1, 1))
     assert load(photos).fingerprint != first.fingerprint
     find_source(str(photos)).load(image_size=8)
     assert len(list(own_cache.iterdir())) == 3
 
 
-def test_one_color_image_late_among_grayscale_images_makes_all_of_them_color(tmp_path: Path) -> None:
-    folder = tmp_path / "photos"
-    for number in range(900):
+def many_files(folder: Path, count: int) -> Path:
+    for number in range(count):
         path = folder / f"c{number % 2}" / f"{number:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (4, 4), number % 256).save(path)
+    return folder
+
+
+def test_one_color_image_late_among_grayscale_images_makes_all_of_them_color(tmp_path: Path) -> None:
+    folder = many_files(tmp_path / "photos", 900)
     assert load(folder).train.images.shape == (900, 4, 4, 1)
     Image.new("RGB", (4, 4), "red").save(folder / "c1/0899.png")
     assert load(folder).train.images.shape == (900, 4, 4, 3)
+
+
+def test_order_is_kept_over_many_files(tmp_path: Path) -> None:
+    count = 3 * FILES_AT_ONCE
+    images = load(many_files(tmp_path / "photos", count)).train.images[:, 0, 0, 0]
+    assert images.tolist() == [number % 256 for half in (0, 1) for number in range(half, count, 2)]
 
 
 # --- bad files -----------------------------------------------------------------------------------------------
@@ -221,106 +192,71 @@ def claiming_size(png: bytes, width: int, height: int) -> bytes:
     return bytes(content)
 
 
-def spoil(photos: Path) -> dict[str, str]:
-    """Add a bad file of each kind to the labeled images; the result has the reasons for which they are skipped."""
-    folder = photos / "labeled/red"
-    (folder / "empty.png").touch()
-    whole = (folder / "labeled-red-0.png").read_bytes()
-    (folder / "truncated.png").write_bytes(whole[: len(whole) // 2])
-    (folder / "text.jpg").write_text("not an image")
-    (folder / "nowhere.png").symlink_to(folder / "gone.png")
-    (folder / "bomb.png").write_bytes(claiming_size(whole, 20_000, 20_000))
-    (folder / "notes.txt").write_text("not an image")
-    return {
-        "empty.png": "is empty",
-        "truncated.png": "cannot be read",
-        "text.jpg": "is not an image",
-        "nowhere.png": "cannot be read (No such file",
-        "bomb.png": "has too many pixels",
-    }
-
-
 def test_bad_files_are_skipped_and_listed(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
-    whole = load(photos)
-    expected = spoil(photos)
+    good, folder = load(photos), photos / "labeled/red"
+    whole = (folder / "labeled-red-0.png").read_bytes()
+    bad = {
+        "empty.png": (b"", "is empty"),
+        "truncated.png": (whole[: len(whole) // 2], "cannot be read"),
+        "text.jpg": (b"not an image", "is not an image"),
+        "bomb.png": (claiming_size(whole, 20_000, 20_000), "has too many pixels"),
+        os.fsdecode(b"\xfe\n.png"): (b"", "is empty"),
+    }
+    for name, (content, _) in bad.items():
+        (folder / name).write_bytes(content)
+    (folder / "nowhere.png").symlink_to(folder / "gone.png")
+    (folder / "notes.txt").write_text("not an image")
+    os.mkfifo(folder / "pipe.png")
     for _ in range(2):  # decoded, then from the cache
         caplog.clear()
         dataset = load(photos)
-        assert np.array_equal(dataset.train.images, whole.train.images)
-        assert {Path(file).name for file, _ in dataset.skipped} == set(expected)
-        for file, reason in dataset.skipped:
-            assert reason.startswith(expected[Path(file).name])
-        assert "skipped 5 files: labeled/red/bomb.png has too many pixels" in warnings_of(caplog)
+        assert np.array_equal(dataset.train.images, good.train.images)
+        reasons = {Path(file).name: reason for file, reason in dataset.skipped}
+        assert set(reasons) == {*(set(bad) - {os.fsdecode(b"\xfe\n.png")}), "\\udcfe\\n.png", "nowhere.png"}
+        assert all(reasons[name].startswith(why) for name, (_, why) in bad.items() if name in reasons)
+        assert "skipped 6 files: labeled/red/bomb.png has too many pixels" in caplog.text
     assert " (other files, by their names: 1 ." in find_source(str(photos)).description
-
-
-def test_the_table_of_labels_is_not_counted_as_another_file(tmp_path: Path) -> None:
-    photos = class_folders(tmp_path / "photos")
-    (photos / "labels.csv").write_text("file,label\nred/photos-red-0.png,a\nblue/photos-blue-0.png,b\n")
-    assert "other files" not in find_source(str(photos), labels_csv=str(photos / "labels.csv")).description
+    with pytest.raises(UnreadableError, match="is not a file"):
+        decode(str(folder / "pipe.png"), (8, 8, 3))
 
 
 def test_more_than_half_bad_files_are_an_error(photos: Path, own_cache: Path) -> None:
     for number in range(34):
         (photos / "unlabeled" / f"bad{number}.png").touch()
-    with pytest.raises(DataError, match=r"more than half of the 67 files in .*: unlabeled/bad0.png is empty"):
+    with pytest.raises(DataError, match=r"half of the 67 files in .*: unlabeled/bad0.png is empty"):
         load(photos)
     assert list(own_cache.iterdir()) == []
 
 
-def test_an_unreadable_file_is_skipped(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_or_is_gone_since_the_scan_is_skipped(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.Image:
         if name.endswith("labeled-red-0.png"):
             raise PermissionError(13, "Permission denied")
         return open_image(stream, name, formats)
 
     monkeypatch.setattr(decode_module, "open_image", refuse)
-    assert load(photos).skipped == (("labeled/red/labeled-red-0.png", "cannot be read (Permission denied)"),)
-
-
-def test_a_file_deleted_after_the_scan_is_skipped(photos: Path) -> None:
     found = find_source(str(photos))
     (photos / "unlabeled/0.png").unlink()
-    dataset = found.load()
-    assert [file for file, _ in dataset.skipped] == ["unlabeled/0.png"]
-
-
-def test_a_named_pipe_is_not_read(photos: Path) -> None:
-    os.mkfifo(photos / "unlabeled/pipe.png")
-    assert load(photos).skipped == ()
-    with pytest.raises(UnreadableError, match="is not a file"):
-        decode(str(photos / "unlabeled/pipe.png"), (8, 8, 3))
+    skipped = dict(found.load().skipped)
+    assert set(skipped) == {"labeled/red/labeled-red-0.png", "unlabeled/0.png"}
+    assert "Permission denied" in skipped["labeled/red/labeled-red-0.png"]
 
 
 # --- bad folders ---------------------------------------------------------------------------------------------
 
 
-def test_an_empty_class_is_skipped(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_looks_wrong_is_a_warning(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     (photos / "labeled/violet").mkdir()
-    assert load(photos).classes == ("blue", "green", "red")
-    assert "skipped the class 'violet': it has no images" in warnings_of(caplog)
-
-
-def test_images_outside_of_class_folders_cause_a_warning(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     picture(photos / "labeled/loose.png")
-    assert len(load(photos).train) == 18
-    assert "skipped 1 images in" in warnings_of(caplog)
-    assert "loose.png" in warnings_of(caplog)
-
-
-def test_the_same_image_in_train_and_test_causes_a_warning(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copy(photos / "labeled/red/labeled-red-1.png", photos / "test/red/copy.png")
-    load(photos)
-    assert (
-        "1 training images are also among the evaluation images: labeled/red/labeled-red-1.png = test/red/copy.png"
-        in warnings_of(caplog)
-    )
-
-
-def test_a_link_to_a_parent_folder_is_not_followed(photos: Path, caplog: pytest.LogCaptureFixture) -> None:
     (photos / "unlabeled/circle").symlink_to(photos / "unlabeled")
-    assert len(load(photos).train) == 18
-    assert "circle: it is a link to one of its parent folders" in warnings_of(caplog)
+    dataset = load(photos)
+    assert dataset.classes == ("blue", "green", "red")
+    assert len(dataset.train) == 18
+    for warning in ("'violet': it has no images", "loose.png", "labeled-red-1.png = test/red/copy.png", "circle: "):
+        assert warning in caplog.text
 
 
 def test_a_link_to_another_folder_is_followed(photos: Path, tmp_path: Path) -> None:
@@ -329,27 +265,18 @@ def test_a_link_to_another_folder_is_followed(photos: Path, tmp_path: Path) -> N
     assert len(load(photos).train) == 19
 
 
-def test_undecodable_names_are_read_and_shown(photos: Path) -> None:
-    strange = os.fsdecode(b"\xff\n.png")
-    picture(photos / "unlabeled/x.png").rename(photos / "unlabeled" / strange)
-    (photos / "unlabeled" / os.fsdecode(b"\xfe.png")).touch()
-    dataset = load(photos)
-    assert len(dataset.train) == 19
-    assert dataset.skipped == (("unlabeled/\\udcfe.png", "is empty"),)
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "problem"),
     [
         ("one class", "has only one class, 'red'"),
         ("no class", "has no class folders with images"),
-        ("unseen", "the class 'violet' of the test images has no training images"),
+        ("unseen", "the class 'violet' of the test images"),
         ("both", "has both labeled/ and train/"),
-        ("unreadable class", "no image of the class 'green' can be read"),
+        ("unreadable class", "the class 'green' can be read"),
         ("nothing readable", "has no image that can be read; labeled/"),
     ],
 )
-def test_a_folder_that_cannot_be_used_is_an_error(change: str, message: str, photos: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_an_error(change: str, problem: str, photos: Path) -> None:
     if change == "one class":
         for part in ("labeled", "val", "test"):
             for name in ("green", "blue"):
@@ -363,15 +290,5 @@ def test_a_folder_that_cannot_be_used_is_an_error(change: str, message: str, pho
     else:
         for path in photos.glob("labeled/green/*" if change == "unreadable class" else "**/*.png"):
             path.write_bytes(b"")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=problem):
         load(photos)
-
-
-def test_order_is_kept_over_many_files(tmp_path: Path) -> None:
-    folder = tmp_path / "photos"
-    for number in range(3 * FILES_AT_ONCE):
-        path = folder / f"c{number % 2}" / f"{number:04d}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (2, 2), number % 256).save(path)
-    images = load(folder).train.images[:, 0, 0, 0]
-    assert images.tolist() == [number % 256 for half in (0, 1) for number in range(half, 3 * FILES_AT_ONCE, 2)]

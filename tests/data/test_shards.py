@@ -1,39 +1,29 @@
-"""Shards hold what folders hold, and are read as folders are."""
+"""Shards, tar and Parquet, hold what folders hold, and are read as folders are."""
 
 import json
-import logging
 import os
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from image_folders import class_folders, picture
-from shard_files import member, samples, shards_of, write_tar
+from image_folders import picture
+from shard_files import member, samples, shards_of, write_parquet, write_tar
 
 from rankingmatch.core.errors import ConfigError, DataError
-from rankingmatch.data import Dataset, DataSettings, UnreadableError, find_source, make_split
-from rankingmatch.data.folder_contents import images_below, labeled_files, scan_folder
+from rankingmatch.data import (
+    Dataset,
+    DataSettings,
+    UnreadableError,
+    find_source,
+    images_below,
+    labeled_files,
+    make_split,
+)
+from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.shards import part_of_shard, shards_at
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/rankingmatch/decoded"
-
-
-@pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    """labeled/, unlabeled/, val/ and test/."""
-    folder = tmp_path / "photos"
-    class_folders(folder / "labeled")
-    class_folders(folder / "val", each=2)
-    class_folders(folder / "test", each=3)
-    for number in range(6):
-        picture(folder / f"unlabeled/{number}.png")
-    return folder
 
 
 @pytest.fixture
@@ -41,66 +31,85 @@ def shards(photos: Path, tmp_path: Path) -> Path:
     return shards_of(photos, tmp_path / "shards")
 
 
-def picture_bytes(folder: Path, name: str = "one.png") -> bytes:
-    return picture(folder / "made" / name).read_bytes()
+@pytest.fixture
+def image(tmp_path: Path) -> bytes:
+    return picture(tmp_path / "made/one.png").read_bytes()
+
+
+def contents_of(folder: Path) -> list[bytes | None]:
+    return [path.read_bytes() for path in sorted(folder.rglob("*.png"))]
+
+
+@pytest.fixture
+def parquet(photos: Path, tmp_path: Path) -> Path:
+    """The labeled and the test images of `photos`."""
+    pytest.importorskip("pyarrow")
+    for part, each in (("labeled", 4), ("test", 3)):
+        labels = [0] * each + [1] * each + [2] * each
+        write_parquet(tmp_path / f"parquet/{part}-00000-of-00001.parquet", contents_of(photos / part), labels)
+    return tmp_path / "parquet"
 
 
 def load(place: Path, **settings: Any) -> Dataset:
     return find_source(str(place), **settings).load()
 
 
-def assert_same_images(mine: Dataset, theirs: Dataset) -> None:
-    assert mine.classes == theirs.classes
-    for part in ("train", "validation", "test"):
-        one, other = getattr(mine, part), getattr(theirs, part)
-        np.testing.assert_array_equal(one.images, other.images)
-        np.testing.assert_array_equal(one.labels, other.labels)
+def labels_in(place: Path) -> list[str]:
+    """The names of the training labels; empty for none."""
+    contents = scan_folder(place)
+    return [contents.classes[label] if label >= 0 else "" for _, label in contents.parts["train"]]
 
 
 # --- what they hold --------------------------------------------------------------------------------------------
 
 
-def test_shards_give_the_images_labels_and_parts_of_the_same_folder(photos: Path, shards: Path) -> None:
+def test_shards_give_the_images_labels_parts_and_splits_of_the_same_folder(photos: Path, shards: Path) -> None:
     assert len(list(shards.iterdir())) == 3 + 2 + 2 + 2
     mine, theirs = find_source(str(shards)), find_source(str(photos))
-    assert_same_images(mine.load(), theirs.load())
     assert (mine.shape, mine.side, mine.preset()) == (theirs.shape, theirs.side, theirs.preset())
-    assert mine.description == theirs.description
-    assert mine.title == "shards"
+    assert (mine.title, mine.description) == ("shards", theirs.description)
+    one, other = mine.load(), theirs.load()
+    assert one.classes == other.classes
+    for part in ("train", "validation", "test"):
+        np.testing.assert_array_equal(getattr(one, part).images, getattr(other, part).images)
+        np.testing.assert_array_equal(getattr(one, part).labels, getattr(other, part).labels)
+    first, second = (make_split(dataset, DataSettings(labels=6), 3) for dataset in (one, other))
+    np.testing.assert_array_equal(first.labels, second.labels)
+    np.testing.assert_array_equal(first.unlabeled_rows, second.unlabeled_rows)
 
 
-def test_the_split_is_that_of_the_folder(photos: Path, shards: Path) -> None:
-    settings = DataSettings(labels=6)
-    mine, theirs = (make_split(load(place), settings, 3) for place in (shards, photos))
-    np.testing.assert_array_equal(mine.labels, theirs.labels)
-    np.testing.assert_array_equal(mine.unlabeled_rows, theirs.unlabeled_rows)
+def test_parquet_files_give_the_images_labels_and_parts_of_the_same_folder(photos: Path, parquet: Path) -> None:
+    mine, theirs = load(parquet), load(photos)
+    assert mine.classes == theirs.classes == ("blue", "green", "red")
+    assert mine.test is not None
+    assert theirs.test is not None
+    for one, other in ((mine.train, theirs.train.take(np.arange(12))), (mine.test, theirs.test)):
+        np.testing.assert_array_equal(one.images, other.images)
+        np.testing.assert_array_equal(one.labels, other.labels)
+    assert next(iter(scan_folder(parquet).stored)) == "labeled-00000-of-00001.parquet/000000/0.png"
 
 
 def test_a_single_shard(photos: Path, tmp_path: Path) -> None:
     path = write_tar(tmp_path / "all.tar", samples(photos / "labeled"))
-    dataset = load(path)
-    np.testing.assert_array_equal(dataset.train.images, load(photos / "labeled").train.images)
+    np.testing.assert_array_equal(load(path).train.images, load(photos / "labeled").train.images)
     assert next(iter(scan_folder(path).stored)) == "0000.png"
 
 
-def test_labels_from_a_table(photos: Path, shards: Path, tmp_path: Path) -> None:
+def test_labels_from_a_table(shards: Path, tmp_path: Path) -> None:
     files = [file for file, _ in scan_folder(shards).parts["train"]]
     assert files[0] == "labeled-0.tar/0000.png"
-    table = tmp_path / "labels.csv"
     rows = [f"{file},{'odd' if number % 2 else 'even'}" for number, file in enumerate(files[:10])]
-    table.write_text("\n".join(["file,label", *rows]))
-    for name in ("val", "test"):
-        for shard in shards.glob(f"{name}-*"):
-            shard.unlink()
-    dataset = load(shards, labels_csv=str(table))
+    (tmp_path / "labels.csv").write_text("\n".join(["file,label", *rows]))
+    for shard in [*shards.glob("val-*"), *shards.glob("test-*")]:
+        shard.unlink()
+    dataset = load(shards, labels_csv=str(tmp_path / "labels.csv"))
     assert dataset.classes == ("even", "odd")
     assert dataset.train.labels.tolist() == [0, 1] * 5 + [-1] * 8
 
 
 def test_unlabeled_shards_beside_a_folder_and_beside_shards(photos: Path, tmp_path: Path) -> None:
     more = write_tar(tmp_path / "more/train-0.tar", samples(photos / "test"))
-    expected = load(photos).train.labels.tolist() + [-1] * 9
-    assert load(photos, unlabeled=str(more)).train.labels.tolist() == expected
+    assert load(photos, unlabeled=str(more)).train.labels.tolist() == load(photos).train.labels.tolist() + [-1] * 9
     one = write_tar(tmp_path / "one.tar", samples(photos / "labeled"))
     assert load(one, unlabeled=str(more.parent)).train.labels.tolist().count(-1) == 9
     assert load(one, unlabeled=str(photos / "unlabeled")).train.labels.tolist().count(-1) == 6
@@ -120,14 +129,20 @@ LABELS = {
 }
 
 
-def test_every_form_of_a_label(tmp_path: Path) -> None:
-    image = picture_bytes(tmp_path)
+def test_every_form_of_a_label(tmp_path: Path, image: bytes) -> None:
     found = [member(name, content) for name, (content, _) in LABELS.items()]
     images = [member(f"{name.removesuffix('.cls').removesuffix('.json')}.PNG", image) for name in LABELS]
     images[-1][0].name = "j.right.png"  # the key of WebDataset ends at the first dot
-    contents = scan_folder(write_tar(tmp_path / "x.tar", [*images, *found]))
-    names = [contents.classes[label] if label >= 0 else "" for _, label in contents.parts["train"]]
-    assert names == [label for _, label in LABELS.values()]
+    assert labels_in(write_tar(tmp_path / "x.tar", [*images, *found])) == [label for _, label in LABELS.values()]
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [(["b", "a", ""], ["b", "a", ""]), ([7, 5, -1], ["7", "5", ""]), ([None, 8, 9], ["", "8", "9"])],
+)
+def test_every_form_of_a_label_in_parquet(values: list[Any], names: list[str], tmp_path: Path, image: bytes) -> None:
+    pytest.importorskip("pyarrow")
+    assert labels_in(write_parquet(tmp_path / "x.parquet", [image] * 3, values)) == names
 
 
 PARTS = {
@@ -137,17 +152,13 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_the_name_of_a_shard_says_what_it_is_for(name: str) -> None:
-    assert part_of_shard(Path("test") / name) == PARTS[name]
-
-
-def test_a_name_that_says_two_things_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"train-test-0\.tar says both test and train; rename it"):
+def test_the_name_of_a_shard_says_what_it_is_for() -> None:
+    assert {name: part_of_shard(Path("test") / name) for name in PARTS} == PARTS
+    with pytest.raises(DataError, match=r"train-test-0\.tar says both test and train"):
         part_of_shard(Path("train-test-0.tar"))
 
 
-def test_a_folder_with_images_or_folders_is_not_one_of_shards(shards: Path, tmp_path: Path) -> None:
+def test_a_folder_with_images_or_folders_is_not_one_of_shards(shards: Path) -> None:
     (shards / "README.md").write_text("cats")
     (shards / ".hidden").mkdir()
     assert [path.name for path in shards_at(shards)] == sorted(path.name for path in shards.glob("*.tar"))
@@ -168,10 +179,19 @@ def test_evaluation_takes_the_test_shards_or_else_the_labeled_ones(shards: Path)
     for shard in shards.glob("test-*"):
         shard.unlink()
     assert labeled_files(shards, classes)[1] == [0] * 4 + [1] * 4 + [2] * 4
-    with pytest.raises(DataError, match="was not trained on the class 'red', only on blue, green"):
+    with pytest.raises(DataError, match="class 'red', only on blue, green"):
         labeled_files(shards, classes[:2])
     with pytest.raises(DataError, match="has no images with labels"):
         labeled_files(shards / "unlabeled-0.tar", classes)
+
+
+def test_plain_bytes_in_parquet_without_names(tmp_path: Path, photos: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, images = tmp_path / "x.parquet", contents_of(photos)[:3]
+    parquet.write_table(pyarrow.table({"img": images}), path)
+    found = list(images_below(path))
+    assert [str(one) for one in found] == [f"{path}/{number:06d}" for number in range(3)]
+    assert [one.read() for one in found if not isinstance(one, str)] == images
 
 
 # --- changes ----------------------------------------------------------------------------------------------------
@@ -181,42 +201,43 @@ def test_the_cache_is_used_until_a_shard_changes(shards: Path, own_cache: Path) 
     first = load(shards).fingerprint
     assert load(shards).fingerprint == first
     assert len(list(own_cache.iterdir())) == 1
-    path = shards / "labeled-0.tar"
-    os.utime(path, ns=(0, 0))
+    os.utime(shards / "labeled-0.tar", ns=(0, 0))
     assert load(shards).fingerprint != first
     assert len(list(own_cache.iterdir())) == 2
 
 
-def test_a_shard_that_changes_while_it_is_read_gives_no_wrong_pixels(shards: Path) -> None:
-    image = next(images_below(shards))
-    assert not isinstance(image, str)
-    assert image.read().startswith(b"\x89PNG")
-    os.utime(shards / "labeled-0.tar", ns=(0, 0))
+@pytest.mark.parametrize("kind", ["shards", "parquet"])
+def test_a_shard_that_changes_while_it_is_read_gives_no_wrong_pixels(kind: str, request: pytest.FixtureRequest) -> None:
+    place: Path = request.getfixturevalue(kind)
+    first, *_ = images_below(place)
+    assert not isinstance(first, str)
+    if kind == "shards":  # rows of Parquet are read in groups, which are kept
+        assert first.read().startswith(b"\x89PNG")
+    for path in place.iterdir():
+        os.utime(path, ns=(0, 0))
     with pytest.raises(UnreadableError, match="the shard has changed"):
-        image.read()
+        first.read()
 
 
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
 
-def test_without_labels(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "x.tar", [member("a.png", picture_bytes(tmp_path))])
-    with pytest.raises(DataError, match=r"x\.tar have no labels; add KEY\.cls or KEY\.json .* or use labels_csv"):
-        scan_folder(path)
+def test_without_labels(tmp_path: Path, image: bytes) -> None:
+    with pytest.raises(DataError, match=r"x\.tar have no labels; .* or use labels_csv"):
+        scan_folder(write_tar(tmp_path / "x.tar", [member("a.png", image)]))
 
 
-def test_evaluated_images_without_labels_are_left_out(photos: Path, shards: Path) -> None:
-    write_tar(shards / "test-9.tar", [member("bare.png", picture_bytes(photos))])
+def test_evaluated_images_without_labels_are_left_out(shards: Path, image: bytes) -> None:
+    write_tar(shards / "test-9.tar", [member("bare.png", image)])
     contents = scan_folder(shards)
     assert contents.notes == ("skipped 1 test images without labels: test-9.tar/bare.png",)
     assert len(contents.parts["test"]) == 9
 
 
-def test_files_that_are_not_shards(tmp_path: Path) -> None:
-    path = tmp_path / "shard.tar.gz"
-    path.write_bytes(b"x")
-    with pytest.raises(ConfigError, match=r"is a file; give .* or a shard, whose name ends in \.tar or \.par"):
-        find_source(str(path))
+def test_a_compressed_tar_is_an_error_that_says_what_a_shard_is(tmp_path: Path) -> None:
+    (tmp_path / "shard.tar.gz").write_bytes(b"x")
+    with pytest.raises(ConfigError, match=r"a shard, whose name ends in \.tar or \.par"):
+        find_source(str(tmp_path / "shard.tar.gz"))
 
 
 def test_damaged_images_are_skipped_and_listed(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -227,9 +248,7 @@ def test_damaged_images_are_skipped_and_listed(photos: Path, tmp_path: Path, cap
         *[member("/4x.png", members[0][1]), member("5x.png", type=tarfile.FIFOTYPE)],
         *[member(".hidden.png", b"x"), member("__/.x/y.png", b"x"), member("folder.png", type=tarfile.DIRTYPE)],
     ]
-    path = write_tar(tmp_path / "x.tar", [*members, *bad])
-    with caplog.at_level(logging.WARNING):
-        dataset = load(path)
+    dataset = load(write_tar(tmp_path / "x.tar", [*members, *bad]))
     assert dict(dataset.skipped) == {
         "1x.png": "is not an image",
         "2x.png": "is empty",
@@ -240,20 +259,63 @@ def test_damaged_images_are_skipped_and_listed(photos: Path, tmp_path: Path, cap
     }
     assert "skipped 6 files: 1x.png is not an image, 2x.png is empty" in caplog.text
     assert len(dataset.train) == 12
+    pytest.importorskip("pyarrow")
+    some = [*contents_of(photos / "labeled"), None, b"bad"]
+    dataset = load(write_parquet(tmp_path / "x.parquet", some, [0, 1] * 7))
+    assert dataset.skipped == (("000012/12.png", "is empty"), ("000013/13.png", "is not an image"))
+    assert len(dataset.train) == 12
 
 
-def test_json_that_is_no_label_is_an_error_of_one_line(tmp_path: Path) -> None:
-    image = picture_bytes(tmp_path)
-    for content, reason in (
-        (b"[1]", "it is not a JSON object"),
-        (b"{", "it is not JSON"),
-        (json.dumps({"label": 1.5}).encode(), "the label is 1.5; it must be a string or a whole number"),
-        (json.dumps({"label": True}).encode(), "the label is True; it must be"),
-        (json.dumps({"label": "x" * 300}).encode(), "the label has 300 characters, more than 255"),
-        (b"\xff", "'utf-8' codec"),
-    ):
-        path = write_tar(tmp_path / "x.tar", [member("a.png", image), member("a.json", content)])
-        with pytest.raises(DataError) as raised:
-            scan_folder(path)
-        assert f"{path}/a.json cannot be used: {reason}" in str(raised.value)
-        assert "\n" not in str(raised.value)
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"[1]", "not a JSON object"),
+        (b"{", "not JSON"),
+        (json.dumps({"label": 1.5}).encode(), "label is 1.5"),
+        (json.dumps({"label": True}).encode(), "label is True"),
+        (json.dumps({"label": "x" * 300}).encode(), "300 characters"),
+        (b"\xff", "utf-8"),
+        (b"x" * (2**20 + 1), "1,048,577 bytes"),
+    ],
+)
+def test_json_that_is_no_label_is_an_error_of_one_line(
+    content: bytes, problem: str, tmp_path: Path, image: bytes
+) -> None:
+    path = write_tar(tmp_path / "x.tar", [member("a.png", image), member("a.json", content)])
+    with pytest.raises(DataError, match=f"x.tar/a.json .*{problem}") as raised:
+        scan_folder(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_without_pyarrow(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'rankingmatch\[shards\]'"):
+        find_source(str(parquet))
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"x": [1], "label": [1]}, "no column image, but x, label"),
+        ({"image": [5], "label": [1]}, "column image has values of type int64"),
+        ({"image": [{"path": "x"}]}, "column image has values of type struct"),
+        ({"image": [b"x"], "label": [1.5]}, "label is 1.5"),
+    ],
+)
+def test_other_columns_of_parquet_are_errors(tmp_path: Path, columns: dict[str, Any], problem: str) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=f"x.parquet .*{problem}"):
+        scan_folder(tmp_path / "x.parquet")
+
+
+def test_damaged_parquet_and_large_groups_are_errors(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = parquet / "test-00000-of-00001.parquet"
+    monkeypatch.setattr("rankingmatch.data.parquet_shards.MOST_ROWS", 3)
+    with pytest.raises(DataError, match="groups of 4 rows"):
+        scan_folder(path)
+    monkeypatch.undo()
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(DataError, match=r"test-.*\.parquet is not a Parquet file") as raised:
+        scan_folder(path)
+    assert "\n" not in str(raised.value)

@@ -1,8 +1,8 @@
 """The contract of sources: named datasets and folders know what they hold, and a folder is scanned once."""
 
-import ast
 import os
 import pickle
+import re
 import runpy
 import warnings
 from pathlib import Path
@@ -15,15 +15,10 @@ import rankingmatch.data
 from rankingmatch.augment import ViewSettings
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.options import options_of
-from rankingmatch.data import BENCHMARKS, Source, dataset_title, find_source, image_folder
+from rankingmatch.data import BENCHMARKS, Source, dataset_title, find_source, image_folder, suggested_settings
 from rankingmatch.data.benchmarks import DEFAULT_LENGTHS
 from rankingmatch.data.folder_contents import scan_folder
-from rankingmatch.runs.config import all_option_names
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+from rankingmatch.runs.config import all_option_names, assemble
 
 
 @pytest.fixture
@@ -43,18 +38,7 @@ def source(request: pytest.FixtureRequest, photos: Path) -> Source:
 # --- the contract --------------------------------------------------------------------------------------------
 
 
-def test_a_source_is_found_again_by_its_name(source: Source) -> None:
-    again = find_source(source.name)
-    assert again == source
-    assert again.title == dataset_title(source.name) == source.title
-
-
-def test_a_source_can_be_pickled(source: Source) -> None:
-    restored = pickle.loads(pickle.dumps(source))
-    assert (restored.name, restored.shape, restored.preset()) == (source.name, source.shape, source.preset())
-
-
-def test_a_source_knows_what_it_holds(source: Source) -> None:
+def test_a_source_knows_what_it_holds_and_is_found_again_by_its_name(source: Source) -> None:
     height, width, channels = source.shape
     assert height == width > 0
     assert channels in (1, 3)
@@ -62,6 +46,11 @@ def test_a_source_knows_what_it_holds(source: Source) -> None:
     assert source.evaluated > 0
     assert source.description
     assert source.is_folder == (source.name not in BENCHMARKS)
+    again = find_source(source.name)
+    assert again == source
+    assert again.title == dataset_title(source.name) == source.title
+    restored = pickle.loads(pickle.dumps(source))
+    assert (restored.name, restored.shape, restored.preset()) == (source.name, source.shape, source.preset())
 
 
 def test_presets_are_options_and_their_lengths_follow_the_image_size(source: Source) -> None:
@@ -97,6 +86,15 @@ def test_images_are_as_announced(name: str, image_size: int | None, photos: Path
 def test_default_lengths_are_those_of_the_views() -> None:
     defaults = {option.name: option.default for option in options_of(ViewSettings)}
     assert {name: defaults[name] for name in DEFAULT_LENGTHS} == DEFAULT_LENGTHS
+    assert BENCHMARKS["stl10"].preset(32).items() >= {"padding": 4, "cutout": 16}.items()
+
+
+@pytest.mark.parametrize("count", [1, 40, 1797, 3068, 4999, 5000, 20_000, 100_000, 10**8])
+@pytest.mark.parametrize("side", [8, 32, 64, 224])
+def test_every_size_and_number_of_images_gets_settings_of_the_right_type_and_range(side: int, count: int) -> None:
+    config = assemble("digits", "rankingmatch-bm", suggested_settings(side, side, 3, count))
+    assert config.training.steps is not None
+    assert 1000 <= config.training.steps <= 100_000
 
 
 # --- folders -------------------------------------------------------------------------------------------------
@@ -119,8 +117,9 @@ def test_a_folder_is_scanned_once(photos: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_relative_path_is_the_same_folder(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(photos.parent)
-    assert find_source("photos") == find_source(str(photos))
-    assert find_source("./photos").name == str(photos)
+    assert find_source("photos") == find_source("./photos") == find_source(str(photos))
+    with pytest.raises(ConfigError, match="nowhere"):
+        find_source("./nowhere")
 
 
 def test_reading_reports_progress_up_to_the_number_of_files(photos: Path) -> None:
@@ -135,32 +134,14 @@ def test_reading_reports_progress_up_to_the_number_of_files(photos: Path) -> Non
     assert reports == [(scanning, 0, None), (scanning, 1, 1)]  # from the cache
 
 
-def test_a_missing_folder_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"there is no folder \./nowhere"):
-        find_source("./nowhere")
-    with pytest.raises(ConfigError, match="did you mean 'digits'"):
-        find_source("digit")
-
-
 # --- imports -------------------------------------------------------------------------------------------------
 
 
-MODULES = sorted(Path(rankingmatch.data.__file__).parent.glob("*.py"))
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
-def test_importing_leaves_warning_filters_alone(module: Path) -> None:
+@pytest.mark.parametrize(
+    "module", sorted(Path(rankingmatch.data.__file__).parent.glob("*.py")), ids=lambda path: path.stem
+)
+def test_modules_of_data_import_no_display_and_leave_warning_filters_alone(module: Path) -> None:
     before = list(warnings.filters)
     runpy.run_path(str(module))
     assert list(warnings.filters) == before
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.stem)
-def test_data_modules_do_not_import_rich(module: Path) -> None:
-    names: list[str] = []
-    for node in ast.walk(ast.parse(module.read_text())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names.append(node.module or "")
-    assert [name for name in names if name.split(".")[0] == "rich"] == []
+    assert not re.search(r"^\s*(from|import) rich\b", module.read_text(), re.MULTILINE)

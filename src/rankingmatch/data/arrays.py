@@ -85,31 +85,31 @@ def white_of(images: np.ndarray) -> float:
     return 1.0 if images.dtype.kind == "b" or (images.size and images.max() == 1) else 255.0
 
 
-def image_array(X: Any, name: str = "X") -> np.ndarray:  # noqa: N803
+def image_array(X: Any) -> np.ndarray:  # noqa: N803
     """Images of one size, (n, h, w) or (n, h, w, c), as a checked array of numbers (n, h, w, c)."""
     if hasattr(X, "toarray"):
-        raise InputError(f"{name} is a sparse matrix; images must be a dense array (n, height, width[, channels])")
+        raise InputError("X is a sparse matrix; images must be a dense array (n, height, width[, channels])")
     try:
         values = np.asarray(X)
         values = values.astype(np.float64) if values.dtype == object else values
     except ValueError as error:
-        raise InputError(f"{name} is not an array of numbers ({error}); all images must have one size") from error
+        raise InputError(f"X is not an array of numbers ({error}); all images must have one size") from error
     if values.dtype.kind == "c":
-        raise InputError(f"Complex data not supported: {name} must have integers in 0…255 or floats")
+        raise InputError("Complex data not supported: X must have integers in 0…255 or floats")
     if values.dtype.kind not in "biuf":
-        raise InputError(f"{name} has the type {values.dtype}; images must have integers in 0…255 or floats")
+        raise InputError(f"X has the type {values.dtype}; images must have integers in 0…255 or floats")
     if values.ndim not in (3, 4):
         raise InputError(
-            f"{name} has the shape {values.shape}; images are (n, height, width) or (n, height, width, channels). "
-            f"Reshape your data, for example {name}.reshape(-1, 8, 8)"
+            f"X has the shape {values.shape}; images are (n, height, width) or (n, height, width, channels). "
+            f"Reshape your data, for example X.reshape(-1, 8, 8)"
         )
     values = values[..., None] if values.ndim == 3 else values
     if 0 in values.shape:
-        raise InputError(f"Found array with 0 sample(s) or pixels: {name} has the shape {values.shape}")
+        raise InputError(f"Found array with 0 sample(s) or pixels: X has the shape {values.shape}")
     return values
 
 
-def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
+def as_uint8(values: np.ndarray, white: float) -> np.ndarray:
     """Scale and round images from 0 (black) to `white` to uint8; integers above 1 are always in 0…255.
 
     `white` is what `white_of` found for the images of `fit`.
@@ -120,23 +120,23 @@ def as_uint8(values: np.ndarray, white: float, name: str = "X") -> np.ndarray:
         if white == 1:
             return values.astype(np.uint8) * 255
         warnings.warn(
-            f"{name} has only the integers 0 and 1, but in fit white was 255: these images are almost black; if 1 is "
-            f"white, multiply {name} by 255",
+            "X has only the integers 0 and 1, but in fit white was 255: these images are almost black; if 1 is "
+            "white, multiply X by 255",
             stacklevel=4,
         )
     if values.dtype == np.uint8:
         return values
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(f"Input {name} contains NaN or infinity; images must have values from black to white")
+        raise InputError("Input X contains NaN or infinity; images must have values from black to white")
     low, high = values.min(), values.max()
     white = white if values.dtype.kind == "f" else 255.0
     if low < 0 or high > white:
         raise InputError(
-            f"{name} has values from {low:g} to {high:g}; they must be integers or floats in 0…255, or floats in "
+            f"X has values from {low:g} to {high:g}; they must be integers or floats in 0…255, or floats in "
             f"0…1{' as in fit' if white == 1 else ''}"
         )
     if values.dtype.kind != "f":
         return values.astype(np.uint8)
     if white == 255 and 0 < high <= 1:
-        raise InputError(f"{name} has floats in 0…1, but in fit they were in 0…255; multiply {name} by 255")
+        raise InputError("X has floats in 0…1, but in fit they were in 0…255; multiply X by 255")
     return np.rint(values * (255 / white)).astype(np.uint8)

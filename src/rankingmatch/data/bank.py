@@ -77,27 +77,22 @@ def read_bank(directory: Path, files: list[BankFile], progress: Progress = no_pr
         directory.mkdir(parents=True, exist_ok=True)
         directory.touch()  # it was used now
         delete_old_banks(directory)
+        paths = {file.name: directory / f"{file.name}.npy" for file in files}
         for file in files:
-            path = directory / f"{file.name}.npy"
-            if _is_intact(path, file.count):
+            path = paths[file.name]
+            try:
+                _map(path, file.count)
                 done += file.count
-            else:
-                done = _write(path, file, progress, done, total)
-        return {file.name: _map(directory / f"{file.name}.npy", file.count) for file in files}
+                continue
+            except FileNotFoundError:
+                pass
+            except (EOFError, ValueError) as error:
+                log.warning("%s is damaged (%s); it is computed again", path, first_line(error))
+            done = _write(path, file, progress, done, total)
+        return {file.name: _map(paths[file.name], file.count) for file in files}
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{directory} cannot be written ({reason}); {writing_remedy(error)}") from error
-
-
-def _is_intact(path: Path, count: int) -> bool:
-    try:
-        _map(path, count)
-    except FileNotFoundError:
-        return False
-    except (EOFError, ValueError) as error:
-        log.warning("%s is damaged (%s); it is computed again", path, first_line(error))
-        return False
-    return True
 
 
 def _map(path: Path, count: int) -> np.ndarray:

@@ -11,35 +11,22 @@ import numpy as np
 from rankingmatch.core.errors import unknown_name
 from rankingmatch.data import readers
 from rankingmatch.data.cache import load_cached, resize_images
-from rankingmatch.data.dataset import Dataset, Images, Progress, no_progress
-from rankingmatch.data.files import Distribution, RemoteFile
+from rankingmatch.data.dataset import Dataset, Images, Progress, Source, no_progress
+from rankingmatch.data.files import Distribution
 
 # The defaults of the augmentations' lengths in pixels, which are for images of 32×32.
 DEFAULT_LENGTHS = {"padding": 4, "cutout": 16}
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """A dataset known by name; a `Source`."""
+class Benchmark(Source):
+    """A dataset known by name."""
 
-    name: str
-    title: str
-    description: str
-    shape: tuple[int, int, int]
-    classes: int
-    evaluated: int
     loader: Callable[[Path | None, int | None, Progress], Dataset]  # called with the arguments of `load`
     settings: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the defaults
-    training: int | None = None  # not known before the images are read
-    is_folder: bool = False
-
-    @property
-    def side(self) -> int:
-        """The side of its images in pixels."""
-        return min(self.shape[:2])
 
     def preset(self, image_size: int | None = None) -> dict[str, Any]:
-        """Return the settings that differ from the defaults; lengths in pixels (padding, cutout) follow the size."""
+        """The settings that differ from the defaults."""
         if image_size is None:
             return dict(self.settings)
         lengths = {name: self.settings.get(name, default) for name, default in DEFAULT_LENGTHS.items()}
@@ -54,7 +41,7 @@ class Benchmark:
         *,
         crop: bool = False,
     ) -> Dataset:
-        """Load the images, which are downloaded and decoded the first time; all have one shape, so none is cropped."""
+        """Load the images, downloaded and decoded the first time; all have one shape, so that none is cropped."""
         return self.loader(data_dir, image_size, progress)
 
 
@@ -78,47 +65,47 @@ _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 
 CIFAR10 = (
     Distribution(
-        (RemoteFile(f"{_TORONTO}/cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+        {f"{_TORONTO}/cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
         partial(readers.read_cifar_python, classes=10),
         "cifar-10-batches-py",
     ),
     Distribution(
-        (RemoteFile(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+        {f"{_TORONTO}/cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
         partial(readers.read_cifar_binary, classes=10),
         "cifar-10-batches-bin",
     ),
 )
 CIFAR100 = (
     Distribution(
-        (RemoteFile(f"{_TORONTO}/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+        {f"{_TORONTO}/cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85"},
         partial(readers.read_cifar_python, classes=100),
         "cifar-100-python",
     ),
     Distribution(
-        (RemoteFile(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+        {f"{_TORONTO}/cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"},
         partial(readers.read_cifar_binary, classes=100),
         "cifar-100-binary",
     ),
 )
 SVHN = (
     Distribution(
-        (
-            RemoteFile("http://ufldl.stanford.edu/housenumbers/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-            RemoteFile("http://ufldl.stanford.edu/housenumbers/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-        ),
+        {
+            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        },
         readers.read_svhn,
     ),
 )
 STL10 = (
     Distribution(
-        (RemoteFile("http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),),
+        {"http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz": "91f7769df0f17e558f3565bffb0c7dfb"},
         readers.read_stl10,
         "stl10_binary",
     ),
 )
 TINY_IMAGENET = (
     Distribution(
-        (RemoteFile("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
+        {"http://cs231n.stanford.edu/tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
         readers.read_tiny_imagenet,
         "tiny-imagenet-200",
     ),
@@ -129,12 +116,12 @@ FASHION_CLASSES = (
 )
 FASHION_MNIST = (
     Distribution(
-        (
-            RemoteFile(f"{_FASHION}/train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-            RemoteFile(f"{_FASHION}/train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-            RemoteFile(f"{_FASHION}/t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-            RemoteFile(f"{_FASHION}/t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-        ),
+        {
+            f"{_FASHION}/train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            f"{_FASHION}/train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            f"{_FASHION}/t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            f"{_FASHION}/t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
         partial(readers.read_idx, classes=FASHION_CLASSES),
     ),
 )

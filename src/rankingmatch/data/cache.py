@@ -98,8 +98,6 @@ def _write_errors(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # not of the system: a damaged archive that is read meanwhile
-            raise
         raise DataError(
             f"the cache {directory} cannot be written ({error.strerror}); {writing_remedy(error)}, or choose another "
             "directory with the environment variable XDG_CACHE_HOME"

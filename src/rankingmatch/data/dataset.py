@@ -1,8 +1,11 @@
-"""Datasets and splits in memory (uint8 images, integer labels, -1 = unlabeled), and progress of reading them."""
+"""Sources of images, and datasets and splits in memory: uint8 images, integer labels, -1 = unlabeled."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +58,55 @@ class Dataset:
     folds: tuple[np.ndarray, ...] = ()  # the labeled rows of `train` in each predefined fold
     fingerprint: str = ""  # of a folder: a checksum of names, labels, sizes and times of the files
     skipped: tuple[tuple[str, str], ...] = ()  # of a folder: the files that could not be read, each with the reason
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """Where images come from: a dataset known by name, a folder, or shards.
+
+    A source knows what it holds before images are read. `find_source` makes one.
+    """
+
+    name: str  # of a dataset, or the absolute path of a folder or shard
+    title: str  # in tables
+    description: str  # what it holds, in one or two lines
+    shape: tuple[int, int, int]  # height, width and channels of its images unless they are resized
+    classes: int  # their number
+    evaluated: int  # the number of validation and test images
+
+    @property
+    def side(self) -> int:
+        """The side of its images in pixels, or the median of their shorter sides, before any resizing."""
+        return self.shape[0]
+
+    @property
+    def training(self) -> int | None:
+        """The number of training images; None if it is not known before they are read."""
+        return None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of images, or shards."""
+        return False
+
+    @abstractmethod
+    def preset(self, image_size: int | None = None) -> dict[str, Any]:
+        """The settings it brings; lengths in pixels (padding, cutout) follow the side to which images are resized."""
+
+    @abstractmethod
+    def load(
+        self,
+        data_dir: Path | None = None,
+        image_size: int | None = None,
+        progress: Progress = no_progress,
+        *,
+        crop: bool = False,
+    ) -> Dataset:
+        """Read the images, into memory-mapped files the first time; DataError if they are missing or damaged.
+
+        A named dataset's original files are in `data_dir`. Images are resized to squares of `image_size`, by default to
+        `shape`; with `crop`, a folder's images keep their proportions and are cropped, instead of squeezed.
+        """
 
 
 @dataclass(frozen=True)

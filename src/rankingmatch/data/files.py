@@ -9,7 +9,7 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,25 +33,17 @@ DAMAGED = (
 
 
 @dataclass(frozen=True)
-class RemoteFile:
-    """A file as its authors distribute it."""
+class Distribution:
+    """A form in which a dataset is distributed."""
 
-    url: str
-    md5: str
+    files: Mapping[str, str]  # addresses, and MD5 checksums
+    reader: Reader
+    folder: str = ""  # that an archive contains
 
     @property
-    def name(self) -> str:
-        """The name under which it is saved."""
-        return self.url.rsplit("/", 1)[1]
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """A form in which a dataset is distributed: its files, their reader, and the folder that an archive contains."""
-
-    files: tuple[RemoteFile, ...]
-    reader: Reader
-    folder: str = ""
+    def names(self) -> list[str]:
+        """The names of the files."""
+        return [url.rsplit("/", 1)[1] for url in self.files]
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ def find_files(
 
 
 def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
-    paths = [directory / file.name for file in distribution.files]
+    paths = [directory / name for name in distribution.names]
     plain = [path if path.exists() or path.suffix != ".gz" else path.with_suffix("") for path in paths]
     present = [path for path in plain if path.is_file()]
     if len(present) == len(plain):
@@ -120,7 +112,7 @@ def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
 def checksum(found: FoundFiles) -> str:
     """MD5 of all files together; a warning is logged for a file that is not the original."""
     sums = []
-    originals = {file.name: file.md5 for file in found.distribution.files}
+    originals = dict(zip(found.distribution.names, found.distribution.files.values(), strict=True))
     for path in found.paths:
         with path.open("rb") as file:
             sums.append(hashlib.file_digest(file, "md5").hexdigest())
@@ -133,26 +125,26 @@ def checksum(found: FoundFiles) -> str:
 
 
 def _download_all(name: str, distribution: Distribution, directory: Path, progress: Progress) -> FoundFiles:
-    for file in distribution.files:
+    for url, md5 in distribution.files.items():
         try:
-            download(file, directory, progress)
+            download(url, md5, directory, progress)
         except (OSError, ValueError) as error:
             with contextlib.suppress(OSError):
                 directory.rmdir()  # if it was made for this and is still empty
             reason = type(error).__name__ if isinstance(error, OSError) else first_line(error)
             raise DataError(
-                f"{name} was not found and cannot be downloaded ({reason}): download {file.url} and put it into "
-                f"{directory}"
+                f"{name} was not found and cannot be downloaded ({reason}): download {url} and put it into {directory}"
             ) from error
-    return FoundFiles(distribution, directory, tuple(directory / file.name for file in distribution.files))
+    return FoundFiles(distribution, directory, tuple(directory / name for name in distribution.names))
 
 
-def download(file: RemoteFile, directory: Path, progress: Progress = no_progress) -> None:
+def download(url: str, md5: str, directory: Path, progress: Progress = no_progress) -> None:
     """Download a file and verify its checksum; an interrupted download is kept in a .part file, and resumed."""
     import pooch
     import requests
 
-    part = directory / f"{file.name}.part"
+    name = url.rsplit("/", 1)[1]
+    part = directory / f"{name}.part"
 
     def fetch(url: str, output: str, _: object) -> None:
         done = part.stat().st_size if part.exists() else 0
@@ -168,12 +160,12 @@ def download(file: RemoteFile, directory: Path, progress: Progress = no_progress
                     for content in response.iter_content(1 << 20):
                         target.write(content)
                         done += len(content)
-                        progress(f"downloading {file.name}", done, total)
+                        progress(f"downloading {name}", done, total)
         # Moved even if it is wrong: pooch then deletes it, and the next attempt does not resume from wrong content.
         part.replace(output)
 
     pooch.get_logger().setLevel(logging.WARNING)  # `progress` reports what it would log
-    pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=directory, downloader=fetch)
+    pooch.retrieve(url, f"md5:{md5}", fname=name, path=directory, downloader=fetch)
 
 
 # --- archives ------------------------------------------------------------------------------------------------

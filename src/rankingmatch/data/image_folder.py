@@ -1,7 +1,7 @@
 """A folder of images, or shards: read into a cache once, with settings that follow from what it holds."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from rankingmatch.core.errors import DataError
 from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
-from rankingmatch.data.dataset import UNLABELED, Dataset, Progress, no_progress, under_way
+from rankingmatch.data.dataset import UNLABELED, Dataset, Progress, Source, no_progress, under_way
 from rankingmatch.data.decode import Header, UnreadableError, decode_files, read_header
 from rankingmatch.data.folder_contents import FolderContents, describe_others, scan_folder
 from rankingmatch.data.readers import Chunk, DatasetStream
@@ -32,42 +32,16 @@ UNLABELED_PER_LABELED = 7  # in a batch
 
 
 @dataclass(frozen=True)
-class ImageFolder:
-    """A folder of images, or shards, scanned; a `Source`."""
+class ImageFolder(Source):
+    """A folder of images, or shards, scanned; `shape` is the median of the shorter sides, but not large."""
 
     contents: FolderContents
     headers: tuple[Header, ...]  # of some training images, spread over all of them
 
     @property
-    def name(self) -> str:
-        """The absolute path of the folder or shard."""
-        return str(self.contents.root)
-
-    @property
-    def title(self) -> str:
-        """The name of the folder or shard."""
-        return self.contents.root.name
-
-    @property
-    def is_folder(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels: the median of the shorter sides, at most `LARGEST_DEFAULT_SIDE`."""
-        side = min(LARGEST_DEFAULT_SIDE, self.side)
-        return side, side, 1 if all(header.gray for header in self.headers) else 3
-
-    @property
     def side(self) -> int:
         """The median of the images' shorter sides in pixels."""
-        return int(np.median([min(header.height, header.width) for header in self.headers]))
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return len(self.contents.classes)
+        return _median_side(self.headers)
 
     @property
     def training(self) -> int | None:
@@ -75,22 +49,9 @@ class ImageFolder:
         return len(self.contents.parts["train"])
 
     @property
-    def evaluated(self) -> int:
-        """The number of validation and test images."""
-        return sum(len(self.contents.parts.get(part, ())) for part in ("validation", "test"))
-
-    @property
-    def description(self) -> str:
-        """Classes and their labels in one line, images and their sizes in another."""
-        contents, counts = self.contents, self.contents.counts()
-        names = ", ".join(f"{printable(name)} {count:,}" for name, count in zip(contents.classes, counts, strict=True))
-        held_out = [f"{len(contents.parts.get(part, ())):,} {part}" for part in ("validation", "test")]
-        return (
-            f"{len(counts)} classes: {names}\n"
-            f"{sum(counts):,} labeled, {len(contents.parts['train']) - sum(counts):,} unlabeled, "
-            f"{', '.join(held_out)} images, {_sizes(self.headers)} pixels, "
-            f"{'grayscale' if self.shape[2] == 1 else 'color'}{describe_others(contents.other_files)}"
-        )
+    def is_folder(self) -> bool:
+        """True."""
+        return True
 
     def preset(self, image_size: int | None = None) -> dict[str, Any]:
         """Return settings for images of this kind and number, ``image_size`` among them."""
@@ -145,7 +106,32 @@ def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
             continue
     if not headers:
         raise DataError(f"{root} has no image that can be read; {printable(files[0][0])}, for example, cannot be read")
-    return ImageFolder(contents, tuple(headers))
+    side = min(LARGEST_DEFAULT_SIDE, _median_side(headers))
+    shape = (side, side, 1 if all(header.gray for header in headers) else 3)
+    counts = contents.counts()
+    names = ", ".join(f"{printable(name)} {count:,}" for name, count in zip(contents.classes, counts, strict=True))
+    held_out = {part: len(contents.parts.get(part, ())) for part in ("validation", "test")}
+    description = (
+        f"{len(counts)} classes: {names}\n"
+        f"{sum(counts):,} labeled, {len(files) - sum(counts):,} unlabeled, "
+        f"{', '.join(f'{count:,} {part}' for part, count in held_out.items())} images, {_sizes(headers)} pixels, "
+        f"{'grayscale' if shape[2] == 1 else 'color'}{describe_others(contents.other_files)}"
+    )
+    evaluated = sum(held_out.values())
+    return ImageFolder(str(root), root.name, description, shape, len(counts), evaluated, contents, tuple(headers))
+
+
+def _median_side(headers: Sequence[Header]) -> int:
+    return int(np.median([min(header.height, header.width) for header in headers]))
+
+
+def _sizes(headers: Sequence[Header]) -> str:
+    """The median height and width, with the extremes if images differ."""
+    heights, widths = [header.height for header in headers], [header.width for header in headers]
+    smallest, largest = f"{min(heights)}×{min(widths)}", f"{max(heights)}×{max(widths)}"
+    if smallest == largest:
+        return smallest
+    return f"{int(np.median(heights))}×{int(np.median(widths))} ({smallest} to {largest})"
 
 
 def suggested_settings(height: int, width: int, channels: int, count: int) -> dict[str, Any]:
@@ -166,15 +152,6 @@ def suggested_settings(height: int, width: int, channels: int, count: int) -> di
         "batch_size": batch,
         "learning_rate": 0.1 if tiny else 0.03,
     }
-
-
-def _sizes(headers: tuple[Header, ...]) -> str:
-    """The median height and width, with the extremes if images differ."""
-    heights, widths = [header.height for header in headers], [header.width for header in headers]
-    smallest, largest = f"{min(heights)}×{min(widths)}", f"{max(heights)}×{max(widths)}"
-    if smallest == largest:
-        return smallest
-    return f"{int(np.median(heights))}×{int(np.median(widths))} ({smallest} to {largest})"
 
 
 def _warn(contents: FolderContents, metadata: dict[str, Any]) -> tuple[tuple[str, str], ...]:

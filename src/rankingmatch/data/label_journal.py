@@ -3,11 +3,12 @@
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from rankingmatch.core.errors import DataError, setting
-from rankingmatch.core.names import file_cell, name_in_cell, printable, text_cell
+from rankingmatch.core.names import csv_text, file_cell, name_in_cell, printable, text_cell
 from rankingmatch.core.untrusted import BadFileError, read_bytes
 
 MOST_TABLE = 2**28  # bytes
@@ -44,13 +45,7 @@ def is_journal(content: bytes) -> bool:
 def format_events(events: Iterable[LabelEvent]) -> bytes:
     """Rows of a journal, each ending with a line break; undecodable bytes of file names are kept."""
     rows = (event._replace(file=file_cell(event.file), label=text_cell(event.label)) for event in events)
-    lines = (",".join(map(_quoted, row)) + "\n" for row in rows)
-    return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def _quoted(field: str) -> str:
-    special = any(character in field for character in ',"\r\n') or field != field.strip()
-    return '"' + field.replace('"', '""') + '"' if special else field
+    return csv_text(rows).encode("utf-8", "surrogateescape")
 
 
 def parse_events(content: bytes, path: Path) -> tuple[list[LabelEvent], int]:
@@ -58,7 +53,12 @@ def parse_events(content: bytes, path: Path) -> tuple[list[LabelEvent], int]:
 
     An incomplete last row, which a crash or a full disk leaves, is not among them.
     """
-    length = _complete_length(content)
+    length = content.rfind(b"\n") + 1
+    quotes = content.count(b'"', 0, length)
+    while quotes % 2:  # this line break is inside quotes
+        before = content.rfind(b"\n", 0, length - 1) + 1
+        quotes -= content.count(b'"', before, length)
+        length = before
     events = _events(content[:length], path)
     try:  # an editor may have dropped the last line break
         last = _events(HEADER + b"\n" + content[length:], path)
@@ -69,39 +69,26 @@ def parse_events(content: bytes, path: Path) -> tuple[list[LabelEvent], int]:
     return events, length
 
 
-def _complete_length(content: bytes) -> int:
-    """The end of the last line break that is not inside quotes."""
-    length = position = quotes = 0
-    for line in content.splitlines(keepends=True) if b'"' in content else ():
-        # `splitlines` of bytes breaks at \r as well, which is no row's end.
-        position += len(line)
-        quotes += line.count(b'"')
-        if quotes % 2 == 0 and line.endswith(b"\n"):
-            length = position
-    return length if b'"' in content else content.rfind(b"\n") + 1
-
-
 def _events(content: bytes, path: Path) -> list[LabelEvent]:
     text = content.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     events = []
     try:
-        for number, row in enumerate(rows):
-            if number and row:
-                events.append(_event(row, path, rows.line_num))
+        for row in filter(None, islice(rows, 1, None)):
+            file, label, *others = (row + [""] * len(COLUMNS))[: len(COLUMNS)]
+            events.append(event := LabelEvent(file.removeprefix("./"), name_in_cell(label), *others))
+            if event.file:
+                _check_part(event.part, path, rows.line_num)
+            elif not event.part.startswith(CLASS_PREFIX):
+                raise DataError(f"{path}, line {rows.line_num}: the file is missing")
     except csv.Error as error:
         raise DataError(f"{path}, line {rows.line_num}: this is not a row of a CSV file ({error})") from error
     return events
 
 
-def _event(row: list[str], path: Path, line: int) -> LabelEvent:
-    file, label, *others = (row + [""] * len(COLUMNS))[: len(COLUMNS)]
-    event = LabelEvent(file.removeprefix("./"), name_in_cell(label), *others)
-    if event.file and event.part not in PARTS:
-        raise DataError(f"{path}, line {line}: part is '{printable(event.part)}'; it must be train, test or none")
-    if not event.file and not event.part.startswith(CLASS_PREFIX):
-        raise DataError(f"{path}, line {line}: the file is missing")
-    return event
+def _check_part(part: str, path: Path, line: int) -> None:
+    if part not in PARTS:
+        raise DataError(f"{path}, line {line}: part is '{printable(part)}'; it must be train, test or none")
 
 
 def replay(events: Iterable[LabelEvent]) -> dict[str, tuple[str, str]]:
@@ -134,10 +121,7 @@ def csv_rows(table: Path, content: bytes) -> Iterator[tuple[int, str, str, str]]
             raise DataError(f"{table} must have the columns file and label in its first line, separated by commas")
         for row in rows:
             part = (row.get("part") or "").strip()
-            if part not in PARTS:
-                raise DataError(
-                    f"{table}, line {rows.line_num}: part is '{printable(part)}'; it must be train, test or none"
-                )
+            _check_part(part, table, rows.line_num)
             yield rows.line_num, row["file"] or "", name_in_cell((row["label"] or "").strip()), part
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{setting('labels_csv')} is {table}, which is not a CSV file in UTF-8 ({error})") from error

@@ -11,7 +11,6 @@ import math
 import pickle
 import pickletools
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,10 +55,8 @@ class OriginalFiles:
 
     def lines(self, name: str) -> list[str]:
         """The lines of a text file."""
-        try:
+        with _damage(name):  # not UTF-8
             return self.content(name).decode().splitlines()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{name} is not text ({error.reason}); delete it and download it again") from error
 
 
 class Chunk(NamedTuple):
@@ -81,6 +78,17 @@ class DatasetStream:
 
 
 Reader = Callable[[OriginalFiles], DatasetStream]
+
+
+@contextlib.contextmanager
+def _damage(name: str) -> Iterator[None]:
+    """Whatever a library raises for a damaged file is a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{name} cannot be read ({error}); delete it and download it again") from error
 
 
 # --- CIFAR ---------------------------------------------------------------------------------------------------
@@ -186,22 +194,18 @@ class _DataOnly(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _HARMLESS:
-            raise DataError(f"a pickle asks for {module}.{name}, which data does not need; refused, nothing was run")
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which data does not need; nothing was run")
         return _HARMLESS[module, name]
 
 
 def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
     """Load a pickled dictionary of plain data; `name` is for error messages."""
-    try:
+    with _damage(name):  # a damaged pickle may raise anything
         for count, (operation, index, _) in enumerate(pickletools.genops(content)):
             # The unpickler allocates memory up to the index, so that ten bytes can ask for 64 GB.
             if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(index or 0) > count:
                 raise ValueError(f"it has the memo index {index} after {count} operations")
         values = _DataOnly(io.BytesIO(content), encoding="bytes").load()
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
-    except Exception as error:  # a damaged pickle may raise anything
-        raise DataError(f"{name} is not a pickle of plain data ({error}); delete it and download it again") from error
     require(isinstance(values, dict), f"{name} is not a dictionary")
     return values  # type: ignore[no-any-return]
 
@@ -211,34 +215,28 @@ def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
 
 def read_svhn(files: OriginalFiles) -> DatasetStream:
     """Read SVHN's cropped digits: X (32, 32, 3, n), and y with 10 for the digit 0."""
+    from scipy.io import loadmat, whosmat
+
+    def chunk(part: str, name: str) -> Chunk:
+        with files.open(name) as file:
+            shapes = {variable: shape for variable, shape, _ in whosmat(file)}  # checked before they get memory
+            require(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
+            require(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
+            file.seek(0)
+            values = loadmat(file, variable_names=["X", "y"])
+        images, labels = values["X"], values["y"].ravel()
+        valid = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels)) and labels.dtype.kind in "uif"
+        require(valid, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
+        return Chunk(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
 
     def chunks() -> Iterator[Chunk]:
         for part in ("train", "test"):
             name = f"{part}_32x32.mat"
-            try:
-                images, labels = _svhn_variables(files, name)
-            except DataError:
-                raise
-            except Exception as error:  # scipy raises many types for a damaged file
-                raise DataError(f"{name} cannot be read ({error}); delete it and download it again") from error
-            valid = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels)) and labels.dtype.kind in "uif"
-            require(valid, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
-            yield Chunk(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
+            with _damage(name):  # scipy raises many types for a damaged file
+                found = chunk(part, name)
+            yield found
 
     return DatasetStream(tuple("0123456789"), chunks())
-
-
-def _svhn_variables(files: OriginalFiles, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """X and y, whose sizes are checked before memory is allocated for them."""
-    from scipy.io import loadmat, whosmat
-
-    with files.open(name) as file:
-        shapes = {variable: shape for variable, shape, _ in whosmat(file)}
-        require(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
-        require(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
-        file.seek(0)
-        values = loadmat(file, variable_names=["X", "y"])
-    return values["X"], values["y"].ravel()
 
 
 # --- STL-10 --------------------------------------------------------------------------------------------------
@@ -249,31 +247,29 @@ STL10_BYTES = 3 * 96 * 96
 def read_stl10(files: OriginalFiles) -> DatasetStream:
     """Read STL-10's binary version: labels from 1, images column by column; unlabeled images follow labeled ones."""
 
-    def chunks() -> Iterator[Chunk]:
-        for part, name in (("train", "train"), ("test", "test"), ("train", "unlabeled")):
-            labels = None
-            if name != "unlabeled":
-                labels = np.frombuffer(files.content(f"{name}_y.bin"), np.uint8).astype(np.int64) - 1
-            yield from _stl10_chunks(files, f"{name}_X.bin", part, labels)
+    def chunks(part: str, name: str, labels: np.ndarray | None) -> Iterator[Chunk]:
+        count = 0
+        with files.open(f"{name}_X.bin") as file:
+            while content := file.read(1000 * STL10_BYTES):
+                require(len(content) % STL10_BYTES == 0, f"{name}_X.bin ends in the middle of an image")
+                images = np.frombuffer(content, np.uint8).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+                known = np.full(len(images), UNLABELED) if labels is None else labels[count : count + len(images)]
+                require(len(known) == len(images), f"{name}_X.bin has more images than labels")
+                count += len(images)
+                yield Chunk(part, images, known)
+        require(labels is None or count == len(labels), f"{name}_X.bin has fewer images than labels")
+
+    def parts() -> Iterator[Chunk]:
+        for name in ("train", "test"):
+            labels = np.frombuffer(files.content(f"{name}_y.bin"), np.uint8)
+            yield from chunks(name, name, labels.astype(np.int64) - 1)
+        yield from chunks("train", "unlabeled", None)
 
     lines = [line.split() for line in files.lines("fold_indices.txt")]
     valid = all(word.isdecimal() and len(word) < 9 for line in lines for word in line)
     require(valid, "fold_indices.txt has words that are not row numbers")
     folds = tuple(np.array(line, dtype=np.int64) for line in lines)
-    return DatasetStream(tuple(" ".join(files.lines("class_names.txt")).split()), chunks(), folds)
-
-
-def _stl10_chunks(files: OriginalFiles, name: str, part: str, labels: np.ndarray | None) -> Iterator[Chunk]:
-    count = 0
-    with files.open(name) as file:
-        while content := file.read(1000 * STL10_BYTES):
-            require(len(content) % STL10_BYTES == 0, f"{name} ends in the middle of an image")
-            images = np.frombuffer(content, np.uint8).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
-            known = np.full(len(images), UNLABELED) if labels is None else labels[count : count + len(images)]
-            require(len(known) == len(images), f"{name} has more images than labels")
-            count += len(images)
-            yield Chunk(part, images, known)
-    require(labels is None or count == len(labels), f"{name} has fewer images than labels")
+    return DatasetStream(tuple(" ".join(files.lines("class_names.txt")).split()), parts(), folds)
 
 
 # --- Tiny ImageNet -------------------------------------------------------------------------------------------
@@ -310,14 +306,10 @@ def read_tiny_imagenet(files: OriginalFiles) -> DatasetStream:
 
 
 def _jpeg(files: OriginalFiles, name: str) -> np.ndarray:
-    try:
+    with _damage(name):  # Pillow raises many types for a damaged file
         image = open_image(io.BytesIO(files.content(name)), name, ("JPEG",))
         require(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
         return np.asarray(image.convert("RGB"))
-    except DataError:
-        raise
-    except Exception as error:  # Pillow raises many types for a damaged file
-        raise DataError(f"{name} cannot be decoded ({error}); delete the archive and download it again") from error
 
 
 # --- idx (Fashion-MNIST) -------------------------------------------------------------------------------------
@@ -338,11 +330,9 @@ def read_idx(files: OriginalFiles, *, classes: tuple[str, ...]) -> DatasetStream
 
 def _idx(files: OriginalFiles, name: str, dimensions: int) -> np.ndarray:
     zipped = f"{name}.gz" in files.members
-    try:
+    with _damage(name):
         content = files.content(f"{name}.gz" if zipped else name, zipped=zipped)
         magic, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
-    except (OSError, EOFError, struct.error, ValueError, zlib.error) as error:
-        raise DataError(f"{name} cannot be read ({error}); delete it and download it again") from error
     require(magic == 0x800 + dimensions, f"{name} does not begin like an idx file of bytes")
     pixels = np.frombuffer(content, np.uint8, offset=4 * (1 + dimensions))
     require(len(pixels) == math.prod(shape), f"{name} has {len(pixels)} values, not {' × '.join(map(str, shape))}")

@@ -1,73 +1,12 @@
-"""Where images come from: a dataset known by name, a folder, or shards."""
+"""Sources found by their name: a dataset, a folder or shards."""
 
 from pathlib import Path
-from typing import Any, Protocol
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.data.benchmarks import BENCHMARKS
-from rankingmatch.data.dataset import Dataset, Progress, no_progress
+from rankingmatch.data.dataset import Source
 from rankingmatch.data.image_folder import read_folder
 from rankingmatch.data.shards import is_sharded
-
-
-class Source(Protocol):
-    """Where images come from: a dataset known by name, a folder, or shards.
-
-    A source knows what it holds before images are read. `find_source` makes one.
-    """
-
-    @property
-    def name(self) -> str:
-        """The dataset in a configuration: its name, or the absolute path of the folder or shard."""
-
-    @property
-    def title(self) -> str:
-        """The name in tables."""
-
-    @property
-    def description(self) -> str:
-        """What it holds, in one or two lines."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of its images unless they are resized."""
-
-    @property
-    def side(self) -> int:
-        """The side of its images in pixels, or the median of their shorter sides, before any resizing."""
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-
-    @property
-    def training(self) -> int | None:
-        """The number of training images; None if it is not known before they are read."""
-
-    @property
-    def evaluated(self) -> int:
-        """The number of validation and test images."""
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder of images, or shards."""
-
-    def preset(self, image_size: int | None = None) -> dict[str, Any]:
-        """The settings it brings; lengths in pixels (padding, cutout) follow the side to which images are resized."""
-
-    def load(
-        self,
-        data_dir: Path | None = None,
-        image_size: int | None = None,
-        progress: Progress = no_progress,
-        *,
-        crop: bool = False,
-    ) -> Dataset:
-        """Read the images, into memory-mapped files the first time; DataError if they are missing or damaged.
-
-        A named dataset's original files are in `data_dir`. Images are resized to squares of `image_size`, by default to
-        `shape`; with `crop`, a folder's images keep their proportions and are cropped, instead of squeezed.
-        """
 
 
 def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | None = None) -> Source:

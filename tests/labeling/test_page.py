@@ -124,6 +124,7 @@ def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: Label
     page.press("n")
     page.press("disk", Keys.ENTER)
     page.until(lambda: "already a class" in page.text("dialog .problem"))  # the dialog stays open
+    assert len(page.errors()) == 1  # the refusal
     page.one("#new-class").clear()
     page.one("#new-class").send_keys("circle", Keys.ENTER)
     page.until(lambda: ("circle", "3", 1) in page.classes())

@@ -122,26 +122,11 @@ def test_a_number_that_is_none_is_a_bad_request(page: Page, number: str) -> None
         assert response.status_code == 400 or (response.status_code == 200 and number == "-1")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/image/../../etc/passwd",
-        "/image/0/..",
-        "/image/%2e%2e%2fetc",
-        "/page/..%2fserver.py",
-        "/page/../server.py",
-        "/page/%2e%2e",
-        "/page/",
-        "/page/server.py",
-        "/report/..%2f..%2fsecret",
-        "/report/%2e%2e",
-        "/report/photos",
-        "/server.py",
-    ],
-)
-def test_no_path_leads_out(page: Page, path: str) -> None:
+@pytest.mark.parametrize("folder", ["image", "page", "report"])
+@pytest.mark.parametrize("name", ["../server.py", "..%2fserver.py", "%2e%2e", "%2e%2e%2fetc", "", "server.py"])
+def test_no_path_leads_out(page: Page, folder: str, name: str) -> None:
     (page.session.root / "report.html").write_text("secret")
-    response = page.client.get(path)
+    response = page.client.get(f"/{folder}/{name}")
     assert response.status_code in (400, 404)
     assert "secret" not in response.text
     assert "import" not in response.text

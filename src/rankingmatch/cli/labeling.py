@@ -14,10 +14,6 @@ from rankingmatch.core.names import printable
 from rankingmatch.heads import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
 
 SECONDS_OF_A_THREAD = 0.0005  # then a request does not wait long for the thread that trains the model
-OPEN_TO_ALL = (
-    "listening on {}: everyone in the network who has this address can see and label the images, and the connection is "
-    "not encrypted; on another computer, replace the host by the address of this one"
-)
 method_option = click.option(
     "--method",
     metavar="NAME",
@@ -83,7 +79,10 @@ def label(
         click.echo(f"{session.root}: {state['total']:,} images, {labeled}")
         click.echo(f"labels are saved to {session.journal.path}")
         if host not in ("127.0.0.1", "localhost", "::1"):
-            click.echo(OPEN_TO_ALL.format(host))
+            click.echo(
+                f"listening on {host}, unencrypted: everyone in the network who has this address can see and label the "
+                "images; on another computer, replace the host by the address of this one"
+            )
         click.echo(f"open {address}")
         click.echo("Ctrl-C stops the server; every label is already saved")
         if browser:

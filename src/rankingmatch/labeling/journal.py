@@ -3,14 +3,13 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from rankingmatch.core.atomic import write_atomically
+from rankingmatch.core.atomic import sync_directory, write_atomically
 from rankingmatch.core.errors import DataError, first_line
 from rankingmatch.core.names import printable
 from rankingmatch.data.label_journal import (
@@ -73,7 +72,10 @@ class Journal:
             return
         try:
             file = self._opened()
-            content = rest = self._prefix(file) + format_events(events)
+            before = HEADER
+            if self._end:  # an editor may have dropped the last line break
+                before = b"" if os.pread(file, 1, self._end - 1) == b"\n" else b"\n"
+            content = rest = before + format_events(events)
             self._torn = True
             while rest:
                 rest = rest[os.write(file, rest) :]
@@ -98,11 +100,7 @@ class Journal:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, _OPEN, 0o644)
-            directory = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)  # a power failure does not lose the name of a new file
-            finally:
-                os.close(directory)
+            sync_directory(self.path.parent)
         self._cut()
         ours = os.fstat(self._file)
         if not os.path.lexists(self.path):
@@ -116,12 +114,6 @@ class Journal:
         if self._file is not None and self._torn:
             os.ftruncate(self._file, self._end)
             self._torn = False
-
-    def _prefix(self, file: int) -> bytes:
-        """What must precede the next row: the names of the columns, or a line break that an editor dropped."""
-        if self._end == 0:
-            return HEADER
-        return b"" if os.pread(file, 1, self._end - 1) == b"\n" else b"\n"
 
     def copy(self, target: Path) -> None:
         """Write the complete rows to another file."""
@@ -268,10 +260,6 @@ class LabelState:
         return class_id
 
 
-def steps_of(events: Iterable[LabelEvent]) -> Iterator[list[LabelEvent]]:
-    """Events grouped into steps: consecutive rows with the same time."""
-    for time, group in groupby(events, key=lambda event: event.time):
-        if time:
-            yield list(group)
-        else:  # written by hand
-            yield from ([event] for event in group)
+def steps_of(events: list[LabelEvent]) -> list[list[LabelEvent]]:
+    """Events grouped into steps: consecutive rows with the same time; a row without one was written by hand."""
+    return [list(group) for _, group in groupby(events, key=lambda event: event.time or id(event))]

@@ -68,7 +68,7 @@ def make_app(
         *(Route(path, _asked(action)) for path, action in _reading(session).items()),
         *(Route(path, _posted(session, action), methods=["POST"]) for path, action in _writing(session, training)),
     ]
-    handlers: dict[Any, Any] = {RankingMatchError: _refused, HTTPException: _refused, Exception: _failed}
+    handlers: dict[Any, Any] = dict.fromkeys((RankingMatchError, HTTPException, Exception), _refused)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), access, recognize)
 
 
@@ -233,21 +233,18 @@ def _text(value: Any, name: str) -> str:
 
 
 def _client(value: Any) -> str:
-    text = _text(value, "client")
-    if not 1 <= len(text) <= 64:
-        raise RequestError("client must have 1 to 64 characters")
-    return text
+    if not isinstance(value, str) or not 1 <= len(value) <= 64:
+        raise RequestError("client must be text of 1 to 64 characters")
+    return value
 
 
 def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code)
+    if not isinstance(error, RankingMatchError):
+        return JSONResponse({"error": f"The server failed ({type(error).__name__}: {first_line(error)})."}, 500)
     text = str(error)
     # A message as a sentence: with a capital letter and a full stop, where that changes no path.
     start = text[:1].upper() if text[:2].isalpha() else text[:1]
     sentence = start + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
     return JSONResponse({"error": sentence}, 507 if isinstance(error, JournalError) else 400)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": f"The server failed ({type(error).__name__}: {first_line(error)})."}, 500)

@@ -91,8 +91,6 @@ class Session:
                 self.labels.apply(events[-1:])
         return events
 
-    # --- what the page asks --------------------------------------------------------------------------------------
-
     def mark(self, number: int) -> Mark | None:
         """What is known about an image."""
         return self.labels.marks.get(self.files[number])
@@ -188,8 +186,6 @@ class Session:
                 "enough": enough({name: trained[class_id] for class_id, name in names.items()}),
                 **self._shown,
             }
-
-    # --- what the page does --------------------------------------------------------------------------------------
 
     def label(self, number: int, choice: int | str | None, *, kept: bool = False) -> None:
         """Give an image a class, "none", or None: skip it. `kept`: a label that the model contradicts is confirmed."""
@@ -296,8 +292,6 @@ class Session:
         while moment.isoformat(timespec="microseconds") == self._last_time:
             moment += timedelta(microseconds=1)
         return moment.isoformat(timespec="microseconds")
-
-    # --- what the background tells -------------------------------------------------------------------------------
 
     def show(self, **values: Any) -> None:
         """Change what the page shows: features, model, quality, training, problem or failure."""

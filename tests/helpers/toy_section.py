@@ -53,7 +53,7 @@ def page_with_toy_section(directory: Path) -> Path:
     (sections / "toy.py").write_text(TOY_PYTHON)
     (package / "report" / "page" / "sections" / "toy.js").write_text(TOY_JAVASCRIPT)
     names = sections / "__init__.py"
-    names.write_text(names.read_text().replace('    "training",\n', '    "training",\n    "toy",\n'))
+    names.write_text(names.read_text().replace('"training"', '"training", "toy"'))
     helpers = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": f"{directory / 'src'}{os.pathsep}{helpers}"}
     made = subprocess.run(

@@ -3,8 +3,8 @@
 The models of timm are tested in test_timm.py; their weights would have to be downloaded.
 """
 
-import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import make_method
-from rankingmatch.networks import NetworkSettings, make_backbone, make_classifier
+from rankingmatch.networks import Classifier, NetworkSettings, make_backbone, make_classifier
 from rankingmatch.networks.backbone import TimmBackbone, head_parameters
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
@@ -59,62 +59,59 @@ def test_pretrained_weights_and_statistics_are_where_training_starts(network: st
 # --- weights from a file -------------------------------------------------------------------------------------
 
 
-def weights_of(classes: int, channels: int = 3) -> dict[str, torch.Tensor]:
-    return fake_timm.create_model("fakenet", True, classes, channels).state_dict()
+def weights_of(classes: int = 3, channels: int = 3, without: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+    tensors = fake_timm.create_model("fakenet", True, classes, channels).state_dict()
+    return {name: tensors[name] for name in tensors.keys() - set(without)}
 
 
-def test_weights_that_fit_are_loaded_completely(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tensors = weights_of(classes=3)
-    save_file(tensors, tmp_path / "w.safetensors")
-    model = make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(tmp_path / "w.safetensors"))
-    found = model.backbone.model.state_dict()  # type: ignore[union-attr]
-    assert all(torch.equal(value, found[name]) for name, value in tensors.items())
-    assert not caplog.text
-
-
-@pytest.mark.parametrize("head", ["of 1000 classes", "missing", "half"])
-def test_a_head_of_a_different_size_is_initialized_randomly_and_named(
-    head: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    tensors = weights_of(classes=1000 if head == "of 1000 classes" else 3)
-    for name in {"missing": ("fc.weight", "fc.bias"), "half": ("fc.bias",)}.get(head, ()):
-        del tensors[name]
-    save_file(tensors, tmp_path / "w.safetensors")
-    with caplog.at_level(logging.WARNING):
-        model = make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(tmp_path / "w.safetensors"))
-    found = model.backbone.model.state_dict()  # type: ignore[union-attr]
-    assert (found["stem.weight"] == 0.01).all()
-    assert found["fc.weight"].shape == (3, 6)
-    assert "fc.weight" not in tensors or not torch.equal(found["fc.weight"], tensors["fc.weight"])
-    (line,) = caplog.messages
-    assert "the head has a different size or kind and is initialized randomly: fc.bias, fc.weight" in line
-
-
-def damaged(kind: str) -> dict[str, torch.Tensor]:
-    tensors = weights_of(classes=3, channels=1 if kind == "other channels" else 3)
-    if kind == "one missing":
-        del tensors["norm.bias"]
-    elif kind == "one more":
-        tensors["more"] = torch.zeros(1)
-    elif kind == "another network":
-        return make_backbone("wrn-10-1", 3, 3).state_dict()
-    return tensors
+def with_weights(tensors: dict[str, torch.Tensor], path: Path) -> Classifier:
+    save_file(tensors, path / "w.safetensors")
+    return make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path / "w.safetensors"))
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("tensors", "fits"),
     [
-        ("one missing", "1 missing, such as norm.bias"),
-        ("one more", "1 unknown, such as more"),
-        ("other channels", "1 of a different shape, such as stem.weight"),
-        ("another network", "40 unknown, such as blocks.0.conv1.weight; 5 of a different shape, such as norm.bias"),
+        (weights_of(), True),
+        (weights_of(classes=1000), False),
+        (weights_of(without=["fc.weight", "fc.bias"]), False),
+        (weights_of(without=["fc.bias"]), False),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_in_one_line(kind: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "w.safetensors"
-    save_file(damaged(kind), path)
-    with pytest.raises(ConfigError, match=rf"^weights: .* does not fit the network 'timm:fakenet': .*{message}"):
-        make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path))
+def test_weights_are_loaded_and_a_head_of_a_different_size_is_initialized_randomly_and_named(
+    tensors: dict[str, torch.Tensor], fits: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = with_weights(tensors, tmp_path).backbone.model.state_dict()  # type: ignore[union-attr]
+    loaded = tensors.keys() - (set() if fits else {"fc.weight", "fc.bias"})
+    assert all(torch.equal(found[name], tensors[name]) for name in loaded)
+    assert found["fc.weight"].shape == (3, 6)
+    if fits:
+        assert not caplog.text
+    else:
+        assert "fc.weight" not in tensors or not torch.equal(found["fc.weight"], tensors["fc.weight"])
+        (line,) = caplog.messages
+        assert line.endswith("initialized randomly: fc.bias, fc.weight")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        (weights_of(without=["norm.bias"]), "1 missing, such as norm.bias"),
+        ({**weights_of(), "more": torch.zeros(1)}, "1 unknown, such as more"),
+        (weights_of(channels=1), "1 of a different shape, such as stem.weight"),
+        (
+            make_backbone("wrn-10-1", 3, 3).state_dict(),
+            "40 unknown, such as blocks.0.conv1.weight; 5 of a different shape, such as norm.bias",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_in_one_line(
+    tensors: dict[str, torch.Tensor], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=rf"w.safetensors .*'timm:fakenet': .*{message}") as error:
+        with_weights(tensors, tmp_path)
+    assert error.value.settings == ("weights",)
+    assert "\n" not in str(error.value)
 
 
 def test_a_saved_model_is_loaded_with_its_normalization(tmp_path: Path) -> None:

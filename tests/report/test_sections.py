@@ -129,8 +129,8 @@ def test_a_loss_that_is_not_finite_is_a_gap() -> None:
 def test_each_thumbnail_is_found_at_its_index(side: int) -> None:
     images = make_predictions(count=23, side=side).images
     sprite = Sprite()
-    indices = sprite.add_all(np.arange(23), images)
-    assert sprite.add_all(np.arange(23), images) == indices
+    indices = sprite.add(np.arange(23), images)
+    assert sprite.add(np.arange(23), images) == indices
     data = sprite.to_data()
     assert data is not None
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data["image"].partition(",")[2]))))

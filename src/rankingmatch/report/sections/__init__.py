@@ -16,14 +16,7 @@ from PIL import Image
 from rankingmatch.report.run_data import Predictions, RunData
 
 # Modules of this package, each with a `SECTION`, in the order of the tabs.
-SECTION_NAMES = [
-    "overview",
-    "training",
-    "classes",
-    "embedding",
-    "pairs",
-    "pseudo_labels",
-]
+SECTION_NAMES = ["overview", "training", "classes", "embedding", "pairs", "pseudo_labels"]
 
 LONGEST_SIDE = 48  # pixels of a thumbnail
 JPEG_BLOCK = 8  # tiles that are multiples of JPEG's blocks do not bleed into each other
@@ -96,16 +89,13 @@ class Sprite:
         self._indices: dict[int, int] = {}
         self._thumbnails: list[np.ndarray] = []
 
-    def add(self, row: int, image: np.ndarray) -> int:
-        """Add the (h, w, c) image with this row number unless it is there; returns the index of its thumbnail."""
-        if row not in self._indices:
-            self._indices[row] = len(self._thumbnails)
-            self._thumbnails.append(thumbnail(image))
-        return self._indices[row]
-
-    def add_all(self, rows: np.ndarray, images: np.ndarray) -> list[int]:
-        """Add several images; returns the indices of their thumbnails."""
-        return [self.add(int(row), image) for row, image in zip(rows, images, strict=True)]
+    def add(self, rows: np.ndarray, images: np.ndarray) -> list[int]:
+        """Add (h, w, c) images, by row numbers, unless they are there; returns the indices of their thumbnails."""
+        for row, image in zip(rows.tolist(), images, strict=True):
+            if row not in self._indices:
+                self._indices[row] = len(self._thumbnails)
+                self._thumbnails.append(thumbnail(image))
+        return [self._indices[row] for row in rows.tolist()]
 
     def to_data(self) -> SpriteData | None:
         """The sprite as plain values; None if it is empty."""

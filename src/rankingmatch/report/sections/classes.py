@@ -102,7 +102,7 @@ def most_confident_mistakes(predictions: Predictions, sprite: Sprite) -> list[Mi
     wrong = np.flatnonzero(predictions.wrong)
     chosen = predictions.take(wrong[np.argsort(-predictions.confidence[wrong], kind="stable")][:MISTAKES])
     columns = (
-        sprite.add_all(chosen.rows, chosen.images),
+        sprite.add(chosen.rows, chosen.images),
         chosen.rows.tolist(),
         chosen.truth.tolist(),
         chosen.predicted.tolist(),

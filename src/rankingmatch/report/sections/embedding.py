@@ -54,7 +54,7 @@ def embedding_data(report: ReportInput) -> EmbeddingData:
                 "error": metrics.estimate["error"] if metrics else None,
                 "total": len(predictions),
                 "rows": chosen.rows.tolist(),
-                "thumbnails": sprite.add_all(chosen.rows, chosen.images),
+                "thumbnails": sprite.add(chosen.rows, chosen.images),
                 "truth": chosen.truth.tolist(),
                 "predicted": chosen.predicted.tolist(),
                 "confidence": np.round(chosen.confidence, 3).tolist(),

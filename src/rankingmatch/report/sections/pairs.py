@@ -111,7 +111,7 @@ def example_pairs(
         of_class = gap[np.ix_(inside, inside)]
         first, second = inside[list(np.unravel_index(of_class.argmax(), of_class.shape))].tolist()
         pair = [first, second]
-        rows, thumbnails = chosen.rows[pair].tolist(), sprite.add_all(chosen.rows[pair], chosen.images[pair])
+        rows, thumbnails = chosen.rows[pair].tolist(), sprite.add(chosen.rows[pair], chosen.images[pair])
         examples.append(
             {
                 "label": int(label),

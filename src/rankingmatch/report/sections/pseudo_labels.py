@@ -40,7 +40,7 @@ def pseudo_labels_data(report: ReportInput) -> PseudoLabelsData:
         key, sprite = report.sprite(run, unlabeled)
         gallery = select_gallery(unlabeled, THUMBNAILS // max(1, len(report.detailed)))
         thumbnails = np.full(len(unlabeled), -1)
-        thumbnails[gallery] = sprite.add_all(unlabeled.rows[gallery], unlabeled.images[gallery])
+        thumbnails[gallery] = sprite.add(unlabeled.rows[gallery], unlabeled.images[gallery])
         runs.append(
             {
                 "run": index,

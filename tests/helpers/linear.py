@@ -1,10 +1,13 @@
 """A linear network on four pixels, for methods that mix images: its outputs can be computed by hand for any image."""
 
+from typing import Any
+
 import naive
 import torch
 from torch import Tensor, nn
 
 from rankingmatch.methods import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.mixing import draw_mixup
 from rankingmatch.networks import Output
 
 CLASSES = 3
@@ -45,15 +48,6 @@ def losses_of(method: Method, model: nn.Module, step: int = 10, steps: int = 10)
     return losses
 
 
-def assert_finite(method: Method, model: nn.Module, step: int = 10) -> None:
-    losses = losses_of(method, model, step)
-    losses.total.backward()
-    assert losses.total.isfinite()
-    for parameter in [*model.parameters(), *method.parameters()]:
-        assert parameter.grad is not None
-        assert parameter.grad.isfinite().all()
-
-
 # --- the same as plain lists --------------------------------------------------------------------------------
 
 
@@ -64,3 +58,15 @@ def naive_logits(model: Linear, picture: list[float]) -> list[float]:
 def rows_of(images: Tensor) -> naive.Rows:
     rows: naive.Rows = images.flatten(1).tolist()
     return rows
+
+
+def mixed_rows(
+    h: Any, model: Linear, batch: Batch, guess: naive.Rows, source: torch.Generator | None = None
+) -> tuple[naive.Rows, naive.Rows]:
+    """The logits and the targets of all rows, each mixed with its partner."""
+    pool = [row for view in (*batch.labeled, *batch.unlabeled) for row in rows_of(view)]
+    targets = [naive.one_hot(label, CLASSES) for label in LABELS] + guess * len(batch.unlabeled)
+    draw = draw_mixup(len(pool), h.alpha, source or generator())
+    shares, partners = draw.share.tolist(), draw.partner.tolist()
+    logits = [naive_logits(model, row) for row in naive.mixed(pool, shares, partners)]
+    return logits, naive.mixed(targets, shares, partners)

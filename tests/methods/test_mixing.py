@@ -3,7 +3,9 @@
 import naive
 import pytest
 import torch
+from linear import Linear, losses_of
 
+from rankingmatch.methods import make_method
 from rankingmatch.methods.mixing import MixDraw, draw_mixup, mixup
 from rankingmatch.methods.targets import align_distribution, most_confident, sharpen
 
@@ -75,3 +77,15 @@ def test_alignment_equals_its_formula() -> None:
 def test_a_class_never_predicted_does_not_break_the_alignment() -> None:
     aligned = align_distribution(torch.tensor([[0.0, 1.0]]), torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
     assert aligned.tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["mixmatch", "realmix", "remixmatch"])
+@pytest.mark.parametrize(("scale", "step"), [(0.0, 10), (1e3, 10), (1e6, 10), (1e6, 0)])
+def test_extreme_logits_give_finite_losses_and_gradients(name: str, scale: float, step: int) -> None:
+    method, model = make_method(name), Linear(scale)
+    losses = losses_of(method, model, step)
+    losses.total.backward()
+    assert losses.total.isfinite()
+    for parameter in [*model.parameters(), *method.parameters()]:
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()

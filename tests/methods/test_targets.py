@@ -1,17 +1,15 @@
 """What unlabeled images are trained towards, and what methods remember, at points one can compute by hand."""
 
-import naive_methods
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankingmatch.methods import PseudoLabels, Task
-from rankingmatch.methods.flexmatch import flexible_thresholds
 from rankingmatch.methods.freematch import fairness_loss
 from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.softmatch import truncated_gaussian, uniformly_aligned
-from rankingmatch.methods.targets import histogram, last_occurrence, pseudo_label, sharpen, update_average
+from rankingmatch.methods.targets import decay_at_length, histogram, last_occurrence, pseudo_label, update_average
 
 
 def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:
@@ -20,18 +18,6 @@ def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:
     assert pseudo.labels[1:].tolist() == [1, 0]
     assert pseudo_label(logits, 0.5).confident.tolist() == [True, True, True]
     assert pseudo_label(logits, 0.85).confident.tolist() == [False, False, True]
-
-
-@pytest.mark.parametrize("temperature", [0.4, 0.5, 1.0, 3.0])
-def test_sharpen_is_a_normalized_power(temperature: float) -> None:
-    p = torch.rand(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).softmax(1)
-    expected = [naive_methods.sharpen(row, temperature) for row in p.tolist()]
-    assert sharpen(p, temperature).tolist() == [pytest.approx(row) for row in expected]
-
-
-def test_sharpening_many_even_classes_does_not_vanish() -> None:
-    p = torch.full((1, 200), 1 / 200)
-    assert sharpen(p, 0.01).sum().item() == pytest.approx(1.0)
 
 
 def test_a_histogram_counts_labels_or_their_weights() -> None:
@@ -46,12 +32,27 @@ def test_an_average_moves_towards_the_value() -> None:
     assert average.tolist() == [1.5, 0.25]
 
 
-def test_flexible_thresholds_are_relative_to_the_best_class_or_to_what_is_not_learned() -> None:
-    # 3 rows not learned, 2 of class 0, 1 of class 1, none of class 2: β = 2/3, 1/3, 0.
-    expected = [0.9 * (2 / 3) / (4 / 3), 0.9 * (1 / 3) / (5 / 3), 0.0]
-    assert flexible_thresholds(torch.tensor([3, 2, 1, 0]), 0.9).tolist() == pytest.approx(expected)
-    assert flexible_thresholds(torch.tensor([1, 2, 1]), 0.9).tolist() == pytest.approx([0.9, 0.9 * 0.5 / 1.5])
-    assert flexible_thresholds(torch.tensor([4, 0, 0]), 0.9).tolist() == [0.0, 0.0]
+@pytest.mark.parametrize(
+    ("steps", "given", "decay"),
+    [
+        (131_072, None, 0.999),
+        (2**20, None, 0.999),
+        (13_107, None, 1 - 0.001 * 131_072 / 13_107),
+        (1000, None, 0.9),
+        (1000, 0.999, 0.999),
+        (131_072, 0.5, 0.5),
+    ],
+)
+def test_the_decay_follows_the_length_of_the_run_unless_it_is_given(
+    steps: int, given: float | None, decay: float
+) -> None:
+    assert decay_at_length(given, steps) == pytest.approx(decay)
+
+
+def test_what_is_never_predicted_stays_finite() -> None:
+    assert torch.isfinite(uniformly_aligned(torch.tensor([[1.0, 0.0]]), torch.tensor([1.0, 0.0]))).all()
+    certain = truncated_gaussian(torch.tensor([0.7, 0.5]), torch.tensor(0.7), torch.tensor(0.0))
+    assert certain.tolist() == [1.0, 0.0]
 
 
 def learned_labels(labels: list[int], classes: int = 3) -> LearnedLabels:
@@ -94,13 +95,6 @@ def test_damaged_learned_labels_are_brought_into_range() -> None:
     assert learned_labels([100, -7, 1]).counts.tolist() == [1, 0, 1, 1]
 
 
-def test_fairness_of_two_even_classes_is_the_log_of_one_half() -> None:
-    logits = torch.tensor([[9.0, 0.0], [0.0, 9.0], [9.0, 0.0]], requires_grad=True)
-    even = torch.tensor([0.5, 0.5])
-    loss = fairness_loss(logits, torch.tensor([True, True, False]), even, even)
-    assert loss.item() == pytest.approx(-0.6931, abs=1e-4)
-
-
 def test_fairness_costs_nothing_if_no_row_is_confident_and_stays_finite_if_a_class_is_never_predicted() -> None:
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
     nobody = fairness_loss(logits, torch.zeros(4, dtype=torch.bool), torch.full((3,), 1 / 3), torch.zeros(3))
@@ -112,20 +106,6 @@ def test_fairness_costs_nothing_if_no_row_is_confident_and_stays_finite_if_a_cla
     vanished.backward()
     assert torch.isfinite(vanished)
     assert torch.isfinite(logits.grad).all()
-
-
-def test_aligned_predictions_are_what_exceeds_the_average() -> None:
-    p = torch.tensor([[0.6, 0.4], [0.8, 0.2]])
-    assert uniformly_aligned(p, torch.tensor([0.6, 0.4]))[0].tolist() == pytest.approx([0.5, 0.5])
-    assert uniformly_aligned(p, torch.tensor([0.5, 0.5])).tolist() == [pytest.approx(row) for row in p.tolist()]
-    assert torch.isfinite(uniformly_aligned(torch.tensor([[1.0, 0.0]]), torch.tensor([1.0, 0.0]))).all()
-
-
-def test_the_weight_is_one_from_the_mean_upwards_and_falls_as_a_gaussian_below() -> None:
-    weights = truncated_gaussian(torch.tensor([0.9, 0.7, 0.5]), torch.tensor(0.7), torch.tensor(0.02))
-    assert weights.tolist() == pytest.approx([1.0, 1.0, 0.3679], abs=1e-4)  # e^(-0.2² / 0.04)
-    certain = truncated_gaussian(torch.tensor([0.7, 0.5]), torch.tensor(0.7), torch.tensor(0.0))
-    assert certain.tolist() == [1.0, 0.0]
 
 
 def test_the_last_occurrence_of_each_entry() -> None:

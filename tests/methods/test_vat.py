@@ -1,9 +1,14 @@
-"""The perturbation of VAT points where the prediction changes most, and leaves BatchNorm and the draws alone."""
+"""VAT against loops written from its paper; its perturbation points where the prediction changes most."""
 
 import copy
+from typing import Any
 
+import naive
+import naive_methods
 import pytest
 import torch
+from linear import LABELS, Linear, fixed_batch, losses_of, naive_logits, rows_of
+from lookup import precision
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import Tensor
 
@@ -13,6 +18,45 @@ from rankingmatch.methods.passes import perturbed_logits
 from rankingmatch.methods.vat import VAT
 from rankingmatch.networks import Classifier
 from rankingmatch.training.batches import make_batch
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"epsilon": 20.0},
+        {"xi": 0.5},
+        {"power_iterations": 0},
+        {"power_iterations": 4},
+        {"adversarial_weight": 3.0},
+        {"entropy_weight": 1.0},
+        {"ramp": 0.8},
+    ],
+)
+def test_loss_equals_an_independent_computation(given: dict[str, Any]) -> None:
+    h, model = VAT(**given), Linear(9.0)
+    with precision():
+        method = make_method("vat", given)
+        total = losses_of(method, model, step=2).total.item()
+        draws = torch.randn(6, 1, 2, 2, generator=torch.Generator().manual_seed(77)).flatten(1).tolist()
+    batch = fixed_batch(method)
+    labeled = zip(rows_of(batch.labeled[0]), LABELS, strict=True)
+    expected = sum(naive.cross_entropy(naive_logits(model, row), y) for row, y in labeled) / 4
+    slope = (model.weight / 255).tolist()
+    for row, draw in zip(rows_of(batch.unlabeled[0]), draws, strict=True):
+
+        def moved(r: list[float], row: list[float] = row) -> list[float]:
+            return naive_logits(model, [x + y for x, y in zip(row, r, strict=True)])
+
+        p, d = naive.softmax(naive_logits(model, row)), naive_methods.unit(draw)
+        for _ in range(h.power_iterations):
+            # As the paper says it: the gradient of KL(p ‖ q) at ξd; dKL/dlogits = q - p.
+            q = naive.softmax(moved([h.xi * x for x in d]))
+            d = naive_methods.unit([sum(slope[c][k] * (q[c] - p[c]) for c in range(3)) for k in range(4)])
+        divergence = naive_methods.kl(p, moved([h.epsilon * x for x in d]))
+        expected += h.adversarial_weight * min(1, 0.2 / h.ramp) * divergence / 6
+        expected += h.entropy_weight * naive_methods.entropy(naive_logits(model, row)) / 6
+    assert total == pytest.approx(expected, rel=1e-6)
 
 
 def adversarial_kl(**hyperparameters: float) -> float:

@@ -32,7 +32,7 @@ JSON = {"Origin": ADDRESS, "Content-Type": "application/json"}
 SECRET = {"Cookie": f"{ACCESS.cookie}={ACCESS.token}"}
 
 
-@pytest.mark.parametrize("path", [*GETS, "/?xtoken=1", "/?token=", "/?token=wrong", "/?token=wrong&token=secret-token"])
+@pytest.mark.parametrize("path", [*GETS, "/?xtoken=1", "/?token=", "/?token=wrong"])
 @pytest.mark.parametrize("cookie", [None, "", "wrong", "secret-tokeN", "secret-token-and-more", "ä"])
 def test_nothing_is_shown_without_the_token(page: Page, path: str, cookie: str | None) -> None:
     headers = {} if cookie is None else {b"Cookie": f"{ACCESS.cookie}={cookie}".encode()}

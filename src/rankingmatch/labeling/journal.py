@@ -10,7 +10,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from rankingmatch.core.atomic import sync_directory, write_atomically
-from rankingmatch.core.errors import DataError, first_line
+from rankingmatch.core.errors import DataError, first_line, setting
 from rankingmatch.core.names import printable
 from rankingmatch.data.label_journal import (
     CLASS_PREFIX,
@@ -131,7 +131,10 @@ def _locked(path: Path) -> FileLock:
     """The lock beside a journal; neither of them may be a link, which someone may have put into the folder."""
     lock = path.with_name(f".{path.name}.lock")
     for link in (one for one in (path, lock) if one.is_symlink()):
-        raise DataError(f"{printable(str(link))} is a link, which is not followed; remove it, or name the file itself")
+        raise DataError(
+            f"{printable(str(link))} is a link, which is not followed; remove it, or name a file with "
+            f"{setting('labels_csv')}"
+        )
     locked = FileLock(lock)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,10 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs
 
+from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -91,22 +91,20 @@ class Guard:
 
     def _answer(self, scope: Scope) -> Response | None:
         """What a request gets that is not passed on: a refusal, or the cookie."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if not self.access.is_own_host(headers.get("host", "")):
+        request = Request(scope)
+        if not self.access.is_own_host(request.headers.get("host", "")):
             return _refusal(scope, 403, "This server is not known by that name: open the address that it has printed.")
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return _refusal(scope, 405, "Only GET and POST are allowed.")
-        is_page = scope["path"] == "/" and scope["method"] != "POST"
-        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True) if is_page else {}
-        given = query.get("token", [_cookie(headers.get("cookie", ""), self.access.cookie)])
-        if not self.access.has_token(given[0]):
+        given = request.query_params.get("token") if scope["path"] == "/" and scope["method"] != "POST" else None
+        if not self.access.has_token(request.cookies.get(self.access.cookie, "") if given is None else given):
             return _refusal(scope, 403, "Open the address that the server has printed; it contains a token.")
         self.recognize(scope.get("client"))
-        if "token" in query:
+        if given is not None:
             response = RedirectResponse("/", 303)
             response.set_cookie(self.access.cookie, self.access.token, httponly=True, samesite="strict")
             return response
-        return _refusal_of_post(scope, headers) if scope["method"] == "POST" else None
+        return _refusal_of_post(scope, request.headers) if scope["method"] == "POST" else None
 
 
 def _refusal(scope: Scope, status: int, sentence: str) -> Response:
@@ -115,7 +113,7 @@ def _refusal(scope: Scope, status: int, sentence: str) -> Response:
     return JSONResponse({"error": sentence}, status)
 
 
-def _refusal_of_post(scope: Scope, headers: dict[str, str]) -> Response | None:
+def _refusal_of_post(scope: Scope, headers: Headers) -> Response | None:
     if headers.get("origin") != f"http://{headers['host']}":
         return _refusal(scope, 403, "Requests from other pages are not allowed.")
     if headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -124,14 +122,6 @@ def _refusal_of_post(scope: Scope, headers: dict[str, str]) -> Response | None:
     if not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
         return _refusal(scope, 413, "The request is too large.")
     return None
-
-
-def _cookie(header: str, name: str) -> str:
-    try:
-        cookies = SimpleCookie(header)
-    except CookieError:
-        return ""
-    return cookies[name].value if name in cookies else ""
 
 
 def _limited(receive: Receive) -> Receive:

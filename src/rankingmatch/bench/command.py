@@ -83,37 +83,17 @@ def _draw(outcome: Outcome, directory: Path) -> None:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """How recipes are run, and what is printed and written.
+    """How recipes are run, and what is printed and written."""
 
-    Attributes
-    ----------
-    folds, scale
-        Override those of the recipes.
-    jobs
-        Runs at a time on this machine.
-    resources
-        What a run needs of a Ray cluster; None to run on this machine.
-    out
-        The directory of the runs.
-    settings
-        Options of `rankingmatch train` for all runs; they override those of the recipes.
-    data
-        A dataset or folder instead of the one of the recipes.
-    keep
-        A directory with a file of results for each recipe: runs in it are not run again, and finished ones are added.
-    dry_run
-        Only list the runs.
-    """
-
-    folds: int | None = None
+    folds: int | None = None  # overrides those of the recipes, as does the scale
     scale: str | None = None
-    jobs: int = 1
-    resources: Resources | None = None
+    jobs: int = 1  # runs at a time on this machine
+    resources: Resources | None = None  # what a run needs of a Ray cluster; None to run on this machine
     out: Path = Path("runs/bench")
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    data: str | None = None
-    keep: Path | None = None
-    dry_run: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)  # options of `train`, which override those of the recipes
+    data: str | None = None  # a dataset or folder instead of the one of the recipes
+    keep: Path | None = None  # a directory with a file of results for each recipe: what is in it is not run again
+    dry_run: bool = False  # only list the runs
     as_json: bool = False
     quiet: bool = False
 
@@ -123,17 +103,9 @@ def run_recipe(
 ) -> Outcome:
     """Run what is not finished of a recipe, and make its tables.
 
-    Each run has its own directory below `out/RECIPE`, or `out/RECIPE-SCALE`. Calling it again resumes what was
-    interrupted.
-
-    Parameters
-    ----------
-    recipe
-        A recipe, the name of an included one, or the path of a TOML file.
-    options
-        How to run it; or give fields of `BenchOptions` as keyword arguments, such as ``folds=3, jobs=2``.
-    workers
-        Train the runs with these workers, instead of in processes on this machine.
+    The recipe may be the name of an included one, or the path of a TOML file. Instead of options, give fields of
+    `BenchOptions`, such as ``folds=3, jobs=2``. Each run has its own directory below `out/RECIPE`, or
+    `out/RECIPE-SCALE`. Calling it again resumes what was interrupted.
     """
     options = options or BenchOptions(**{"quiet": True, **given})
     recipe = read_recipe(recipe, options.data) if isinstance(recipe, str) else recipe

@@ -202,15 +202,8 @@ class Scale:
 
 # Long enough for FixMatch to be well below the labels alone, and not much longer. Chosen on validation images
 # (docs/reproduce.md): the length of each dataset, the learning rate, and an EMA that does not lag behind the weights.
-_LAPTOP = {
-    "network": "wrn-10-2",
-    "batch_size": 32,
-    "learning_rate": 0.1,
-    "ema_decay": 0.99,
-    "precision": "auto",
-    "threads": 1,
-}
 _TINY = {"network": "small", "batch_size": 16, "learning_rate": 0.1, "threads": 1}
+_LAPTOP = {**_TINY, "network": "wrn-10-2", "batch_size": 32, "ema_decay": 0.99, "precision": "auto"}
 
 SCALES: dict[str, Scale] = {
     "paper": Scale(),
@@ -321,12 +314,10 @@ def _check(values: Mapping[str, Any], rows: list[Row], columns: list[Column]) ->
 
 def _papers_figures(paper: Any, columns: int, *, costs: bool) -> dict[str, Figures]:
     tables = _tables("paper", paper) if costs else [(ERRORS, check_value("paper", paper, dict))]
-    found: dict[str, Figures] = {}
     for quantity, table in tables:
-        if quantity not in ((SECONDS, MEMORY) if costs else (ERRORS,)):
+        if quantity not in (SECONDS, MEMORY, ERRORS):
             raise BadFileError(f"paper.{quantity} must be one of the quantities {SECONDS} and {MEMORY}")
-        found[quantity] = {name: tuple(check_value(f"paper: '{name}'", row, list[str])) for name, row in table.items()}
-        for name, figures in found[quantity].items():
-            if len(figures) != columns:
+        for name, figures in table.items():
+            if len(check_value(f"paper: '{name}'", figures, list[str])) != columns:
                 raise BadFileError(f"paper: '{name}' must have {columns} figures, one per column")
-    return found
+    return {quantity: {name: tuple(row) for name, row in table.items()} for quantity, table in tables}

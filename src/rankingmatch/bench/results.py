@@ -12,7 +12,7 @@ import platform
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -342,15 +342,9 @@ class Measurement:
     machine: str  # processor, cores, threads of torch, its version, and how busy the machine was
     rows: list[dict[str, Any]]  # the measured values, not rounded
 
-    def to_text(self) -> str:
-        """JSON with one line for each row, so that differences can be read."""
-        head = {name: value for name, value in asdict(self).items() if name != "rows"}
-        rows = ",\n".join(map(json.dumps, self.rows))
-        return f'{json.dumps(head)[:-1]}, "rows": [\n{rows}\n]}}\n'
-
 
 def keep_rows(path: Path, command: str, rows: list[dict[str, Any]]) -> None:
-    """Write rows that a command measured just now; the directory is created."""
+    """Write rows that a command measured just now, each on a line, so that differences can be read."""
     threads = torch.get_num_threads()
     load = f", load {os.getloadavg()[1]:.1f}" if hasattr(os, "getloadavg") else ""
     machine = (
@@ -358,8 +352,10 @@ def keep_rows(path: Path, command: str, rows: list[dict[str, Any]]) -> None:
         f"torch {torch.__version__}{load}"
     )
     today = datetime.date.today().isoformat()
+    head = {"command": command, "commit": source_commit(), "date": today, "machine": machine}
+    lines = ",\n".join(map(json.dumps, rows))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, Measurement(command, source_commit(), today, machine, rows).to_text().encode())
+    write_atomically(path, f'{json.dumps(head)[:-1]}, "rows": [\n{lines}\n]}}\n'.encode())
 
 
 def read_measurement(path: Path) -> Measurement:

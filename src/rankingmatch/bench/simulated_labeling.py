@@ -50,17 +50,17 @@ def known_pool(data: str, data_dir: Path | None = None) -> Pool:
     if dataset.test is None:
         raise DataError(f"{source.title} has no test images to measure the error with; use another folder or dataset")
     train = dataset.train.take(np.flatnonzero(dataset.train.labels >= 0))
+    compute = _pixels if small else feature_function()
     features, test_features = (
-        images.reshape(len(images), -1).astype(np.float32) if small else _network_features(images)
+        np.concatenate([compute(images[start : start + BATCH]) for start in range(0, len(images), BATCH)])
         for images in (train.images, dataset.test.images)
     )
     return make_pool(source.title, len(dataset.classes), features, train.labels, test_features, dataset.test.labels)
 
 
-def _network_features(images: np.ndarray) -> np.ndarray:
-    """(n, h, w, 3) uint8 → (n, 1280)."""
-    compute = feature_function()
-    return np.concatenate([compute(images[start : start + BATCH]) for start in range(0, len(images), BATCH)])
+def _pixels(images: np.ndarray) -> np.ndarray:
+    """(n, h, w, c) → (n, h·w·c)."""
+    return images.reshape(len(images), -1).astype(np.float32)
 
 
 def make_pool(

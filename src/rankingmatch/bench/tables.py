@@ -1,7 +1,7 @@
 """Tables as in the paper: mean ± standard deviation, the paper's figure next to ours, the best in bold."""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -92,17 +92,9 @@ def markdown(table: Table) -> str:
     lines = [f"{table.quantity}{note}:", "", "| | " + " | ".join(map(_in_markdown, table.head)) + " |"]
     lines.append("|---|" + "---|" * len(table.head))
     for row in table.rows:
-        texts = []
-        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
-            ours = "" if figure is None else str(figure)
-            ours = f"**{ours}**" if table.is_best(row, column) else ours
-            texts.append(" ".join(part for part in (ours, f"({paper})" if paper else "") if part) or "–")
-        lines.append(f"| {_in_markdown(row.name)} | " + " | ".join(texts) + " |")
+        cells = [_in_markdown(row.name), *_beside(table, row, "**{}**", str, "–")]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
-
-
-def _in_markdown(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*")
 
 
 def latex(table: Table) -> str:
@@ -116,13 +108,21 @@ def latex(table: Table) -> str:
         "\\midrule",
     ]
     for row in table.rows:
-        texts = [_in_latex(row.name)]
-        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
-            ours = "" if figure is None else _in_latex(str(figure))
-            ours = f"\\textbf{{{ours}}}" if table.is_best(row, column) else ours
-            texts.append(" ".join(part for part in (ours, f"({_in_latex(paper)})" if paper else "") if part) or "--")
-        lines.append(" & ".join(texts) + " \\\\")
+        cells = [_in_latex(row.name), *_beside(table, row, "\\textbf{{{}}}", _in_latex, "--")]
+        lines.append(f"{' & '.join(cells)} \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+
+
+def _beside(table: Table, row: TableRow, bold: str, escape: Callable[[str], str], nothing: str) -> Iterator[str]:
+    """The cells of a row: our figure, bold if it is the best, with the paper's in parentheses."""
+    for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
+        ours = "" if figure is None else escape(str(figure))
+        ours = bold.format(ours) if table.is_best(row, column) else ours
+        yield " ".join(part for part in (ours, f"({escape(paper)})" if paper else "") if part) or nothing
+
+
+def _in_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
 
 
 def _in_latex(text: str) -> str:

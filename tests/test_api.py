@@ -52,9 +52,9 @@ def test_train_gives_a_run_that_can_be_used_and_resumed(tmp_path: Path) -> None:
     assert not run.report_path.exists()
     again = rm.train("digits", method="supervised", out=tmp_path / "run", resume=True, report=False, **given)
     assert again.result() == result
-    with pytest.raises(rm.ConfigError, match=r"^steps is 5, but the run was started with 4"):
+    with pytest.raises(rm.ConfigError, match=r"^steps is 5"):
         rm.train("digits", out=tmp_path / "run", resume=True, steps=5)
-    with pytest.raises(rm.RunError, match="already holds a run; resume it with resume, or choose another out"):
+    with pytest.raises(rm.RunError, match=r"resume .* out"):
         rm.train("digits", out=tmp_path / "run", **given)
 
 
@@ -91,7 +91,7 @@ def test_a_run_is_evaluated_predicts_and_is_exported(tmp_path: Path) -> None:
     assert rm.predict(run, files).files == found.files
     assert rm.evaluate(run)["images"] == 6
     assert rm.export(run, tmp_path / "model.onnx").classes == found.classes
-    with pytest.raises(rm.ConfigError, match=r"out .* has the name of an image"):
+    with pytest.raises(rm.ConfigError, match=r"^out "):
         rm.predict(run, files, out=files[0])
-    with pytest.raises(rm.ConfigError, match="link needs sort_into"):
+    with pytest.raises(rm.ConfigError, match=r"^link .* sort_into"):
         rm.predict(run, files, link=True)

@@ -177,7 +177,7 @@ def test_pairs_of_rows_are_compared_within_a_recipe() -> None:
         "| bm, weight 0.3 minus rankingmatch-bm | -1.50 |",
         "| rankingmatch-bh minus rankingmatch-bm | – |",
     ]
-    with pytest.raises(SystemExit, match="there is no row rankingmatch-xx in digits-ranking"):
+    with pytest.raises(SystemExit, match="rankingmatch-xx"):
         recipe_tables.pairs("digits-ranking", "rankingmatch-xx - fixmatch-ra")
 
 

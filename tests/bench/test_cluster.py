@@ -48,23 +48,18 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys:
     with pytest.raises(SystemExit) as left:
         main(["bench", "demo", "--on", "ray"])
     assert left.value.code == 2
-    assert capsys.readouterr().err == "error: --on ray needs Ray; install it: pip install 'rankingmatch[ray]'\n"
+    assert "pip install 'rankingmatch[ray]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--cpus-per-run", "2"], "--cpus-per-run needs --on ray"),
-        (["--ray-address", "head:6379"], "--ray-address needs --on ray"),
-        (["--on", "ray", "--jobs", "2"], "--jobs is for --on here"),
-    ],
+    "flags", [["--cpus-per-run", "2"], ["--ray-address", "head:6379"], ["--jobs", "2", "--on", "ray"]]
 )
 def test_flags_of_the_cluster_and_of_this_machine_are_not_mixed(
-    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         main(["bench", "demo", *flags])
-    assert message in capsys.readouterr().err
+    assert f"error: {flags[0]} " in capsys.readouterr().err
 
 
 @needs_ray
@@ -136,6 +131,5 @@ def test_a_run_whose_worker_is_lost_goes_on(cluster: Cluster, tmp_path: Path, mo
 
 @needs_ray
 def test_more_than_the_cluster_has_is_refused() -> None:
-    said = "cpus_per_run 999 and gpus_per_run 0 are more than the cluster has"
-    with pytest.raises(ConfigError, match=said), connected(Resources(cpus=999)):
+    with pytest.raises(ConfigError, match="cpus_per_run 999"), connected(Resources(cpus=999)):
         pass

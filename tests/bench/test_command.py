@@ -241,7 +241,7 @@ def test_the_folds_are_told_one_by_one(once: Path) -> None:
 
 
 def test_a_place_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"csv nowhere/t\.csv: there is no directory nowhere"):
+    with pytest.raises(ConfigError, match="csv nowhere"):
         OutputFiles(csv=Path("nowhere/t.csv")).check()
 
 

@@ -53,7 +53,7 @@ def test_a_grid_is_rows_by_columns_by_folds() -> None:
 
 def test_what_is_given_comes_before_the_recipe() -> None:
     assert {cell.config.training.mu for cell in grid(parse_recipe("mine", TEXT), given={"mu": 5})} == {5}
-    with pytest.raises(ConfigError, match="labels is determined by the recipe"):
+    with pytest.raises(ConfigError, match="labels"):
         grid(parse_recipe("mine", TEXT), given={"labels": 5})
 
 
@@ -118,9 +118,9 @@ def test_a_recipe_that_cannot_be_read_is_named(text: str) -> None:
 
 
 def test_what_a_recipe_gets_wrong_is_said_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match="margin is not used by the method 'supervised'"):
+    with pytest.raises(ConfigError, match="margin"):
         grid(parse_recipe("mine", TEXT.replace("mu = 2", "margin = 1.0")))
-    with pytest.raises(ConfigError, match="unknown dataset 'digitz'"):
+    with pytest.raises(ConfigError, match="digitz"):
         grid(parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.digitz")))
     with pytest.raises(ConfigError, match="runs with the same name"):
         grid(parse_recipe("mine", TEXT + '[rows."a b"]\nmethod="supervised"\n[rows.a_b]\nmethod="supervised"'))
@@ -162,8 +162,8 @@ def test_a_given_length_replaces_that_of_recipe_and_scale(scale: str) -> None:
 @pytest.mark.parametrize("given", [{"mu": "x"}, {"image_size": "x"}, {"steps": "x"}])
 def test_a_given_value_of_another_type_is_named(given: dict[str, object]) -> None:
     for scale in SCALES:
-        with pytest.raises(ConfigError, match="it must be of type int"):
+        with pytest.raises(ConfigError, match="int"):
             grid(parse_recipe("mine", TEXT), scale=scale, given=given)
         recipe = parse_recipe("mine", TEXT.replace("mu = 2", f'{next(iter(given))} = "x"'))
-        with pytest.raises(ConfigError, match="it must be of type int"):
+        with pytest.raises(ConfigError, match="int"):
             grid(recipe, scale=scale)

@@ -116,7 +116,7 @@ def test_a_damaged_file_of_labelings_is_named(tmp_path: Path) -> None:
     keep_rows(
         path, "rankingmatch bench labeling", [{"order": "ours", "seed": "zero", "sizes": [], "errors": [], "looks": []}]
     )
-    with pytest.raises(RunError, match=r"labeling-digits.json cannot be read: seed is 'zero'"):
+    with pytest.raises(RunError, match=r"labeling-digits.json .*seed is 'zero'"):
         read_labelings(path)
 
 

@@ -58,7 +58,7 @@ def zeros_in_a_zip(place: Path) -> str:
 @pytest.mark.parametrize("make", [zeros_as_idx, zeros_in_a_tar, zeros_in_a_zip])
 def test_zipped_zeros_do_not_fill_the_memory(make: Callable[[Path], str], place: Path) -> None:
     name = make(place)
-    with pytest.raises(DataError, match="has more than 256 MB"):
+    with pytest.raises(DataError, match="256 MB"):
         benchmark(name).load(place)
 
 
@@ -67,7 +67,7 @@ def test_a_pickle_that_asks_for_memory_is_refused(place: Path) -> None:
     # An empty dictionary, remembered as value 2^31: room for all before it would be 32 GB.
     content = b"\x80\x02}r" + struct.pack("<I", 2**31) + b"."
     (place / "cifar-10-batches-py/data_batch_1").write_bytes(content)
-    with pytest.raises(DataError, match="memo index 2147483648 after 2 operations"):
+    with pytest.raises(DataError, match="2147483648"):
         benchmark("cifar10").load(place)
 
 
@@ -76,7 +76,7 @@ def test_a_picture_of_too_many_pixels_is_left_out(place: Path) -> None:
     Image.new("1", (6000, 6000)).save(content, "PNG")
     (place / "bomb.png").write_bytes(content.getvalue())
     assert len(content.getvalue()) < 100_000
-    with pytest.raises(UnreadableError, match="has 6000×6000 pixels, too many"):
+    with pytest.raises(UnreadableError, match="6000×6000"):
         decode(str(place / "bomb.png"), (32, 32, 3))
 
 

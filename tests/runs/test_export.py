@@ -182,5 +182,6 @@ def test_a_network_that_cannot_be_exported_is_named(
 
     monkeypatch.setattr(torch.onnx, "export", fails)
     err = refused([str(tmp_path / "own"), str(tmp_path / "model.onnx")], capsys)
-    assert "network 'own_network:linear_network' cannot be exported to ONNX (RuntimeError: no such operator)" in err
+    assert "'own_network:linear_network'" in err
+    assert "(RuntimeError: no such operator)" in err
     assert not (tmp_path / "model.onnx").exists()

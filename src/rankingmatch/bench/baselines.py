@@ -21,7 +21,7 @@ from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, load_split
 from rankingmatch.runs.result import Result
 
-__all__ = ["BASELINES", "Baseline", "FeatureCache", "fit_to_result", "require_features"]
+__all__ = ["BASELINES", "Baseline", "Features", "fit_to_result", "require_features"]
 
 
 @dataclass(frozen=True)
@@ -75,21 +75,6 @@ class Features(NamedTuple):
     test: np.ndarray | None
 
 
-class FeatureCache:
-    """Computes features once for all runs with the same images and the same network."""
-
-    def __init__(self) -> None:
-        self._features: dict[Any, Features] = {}
-
-    def of(self, plan: Plan) -> Features:
-        """The features of a plan's images."""
-        config = plan.config
-        key = config.dataset, config.data.image_size, config.data.crop, config.network
-        if key not in self._features:
-            self._features[key] = frozen_features(load_dataset(plan), config)
-        return self._features[key]
-
-
 def frozen_features(dataset: Dataset, config: Config) -> Features:
     """The features that the head of the network takes before any training."""
     if config.execution.threads:
@@ -134,13 +119,17 @@ def errors_of(baseline: Baseline, split: Split, features: Features) -> tuple[Err
     return errors(held_out, split.validation), errors(features.test, split.test)
 
 
-def fit_to_result(name: str, run: Run, plan: Plan, cache: FeatureCache) -> Result:
+def fit_to_result(name: str, run: Run, plan: Plan, known: dict[Any, Features]) -> Result:
     """Train a baseline on the labels that the runs of this plan see, and write its result into a run directory.
 
     The configuration there is that of the runs it is compared with; of its seconds, those of the features are not
-    counted.
+    counted. The features of the same images by the same network are computed once and added to `known`.
     """
-    config, split, features = plan.config, load_split(plan), cache.of(plan)
+    config, split = plan.config, load_split(plan)
+    key = config.dataset, config.data.image_size, config.data.crop, config.network
+    if key not in known:
+        known[key] = frozen_features(load_dataset(plan), config)
+    features = known[key]
     started = time.perf_counter()
     with threadpool_limits(config.execution.threads):  # of NumPy's and scikit-learn's libraries
         validation, test = errors_of(BASELINES[name], split, features)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from rankingmatch.bench.baselines import FeatureCache, fit_to_result
+from rankingmatch.bench.baselines import Features, fit_to_result
 from rankingmatch.bench.progress import GridDisplay
 from rankingmatch.bench.recipe import Cell
 from rankingmatch.core.errors import DivergedError, Interrupted, RunError, is_out_of_memory, setting
@@ -81,7 +81,7 @@ def run_grid(
         display.finish(index, result)
 
     with stop_requests() as stopped, contextlib.ExitStack() as stack:
-        features = FeatureCache()
+        features: dict[Any, Features] = {}
         for index, cell in todo.items():  # the baselines first, which take seconds and share their features
             if cell.baseline is not None:
                 if stopped():

@@ -298,7 +298,7 @@ def _sized_for_network(source: Source, given: Mapping[str, Any]) -> dict[str, An
 
 def repeat_command(config: Config, source: Source | None = None) -> str:
     """The `rankingmatch train` command with the names and every option that differs from its default."""
-    words = ["rankingmatch", "train", config.dataset, "--method", config.method]
+    words = ["rankingmatch", "train", config.dataset, flag("method"), config.method]
     for name, value in _options_to_give(config, source).items():
         if isinstance(value, bool):
             words.append(flag(name) if value else flag(f"no_{name}"))

@@ -215,7 +215,11 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         settle_output()
-        text = " ".join([*_message(error).splitlines(), *_lost_directory()])
+        text = " ".join(_message(error).splitlines())
+        try:
+            os.getcwd()  # noqa: PTH109
+        except OSError:  # relative paths lead nowhere
+            text += " (the current directory no longer exists or cannot be read: change to another one)"
         click.echo(f"error: {printable(text)}", err=True)
         raise SystemExit(1 if isinstance(error, DivergedError) else 2) from None
 
@@ -245,15 +249,6 @@ def _message(error: Exception) -> str:
     text = error.spelled(lambda name: "DATA" if name == "data" else flag(name))
     path = getattr(error, "resumable", None)
     return text if path is None else f"{text}; to resume: {_resume_command(path)}"
-
-
-def _lost_directory() -> list[str]:
-    """A hint if the current directory is gone, so that relative paths lead nowhere."""
-    try:
-        os.getcwd()  # noqa: PTH109
-    except OSError:
-        return ["(the current directory no longer exists or cannot be read: change to another one)"]
-    return []
 
 
 def _resume_command(path: Path) -> str:

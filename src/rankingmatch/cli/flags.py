@@ -15,20 +15,18 @@ class Flag(click.Option):
 
     def __init__(self, option: Option, title: str, methods: Mapping[str, Option] | None = None) -> None:
         self.title = title
+        switch, choices = option.type is bool, click.Choice(option.choices) if option.choices else None
         super().__init__(
-            [f"{option.flag}/--no-{option.flag[2:]}" if option.type is bool else option.flag],
-            type=None if option.type is bool else click.Choice(option.choices) if option.choices else option.type,
+            [f"{option.flag}/--no-{option.flag[2:]}" if switch else option.flag],
+            type=None if switch else choices or option.type,
             default=None,
             help=_help(option, methods or {}),
-            metavar=None if option.choices or option.type is bool else _metavar(option),
+            metavar=None if switch or choices else "PATH" if option.path else option.type.__name__.upper(),
         )
 
 
-def _metavar(option: Option) -> str:
-    return "PATH" if option.path else option.type.__name__.upper()
-
-
 def _help(option: Option, methods: Mapping[str, Option]) -> str:
+    """The help of an option, in which {other} is a flag; and its default, range and methods."""
     facts = []
     if option.default is not None:
         others: dict[str, list[str]] = {}
@@ -37,22 +35,15 @@ def _help(option: Option, methods: Mapping[str, Option]) -> str:
                 others.setdefault(_text(theirs.default), []).append(name)
         special = (f"{value} for {', '.join(_short(names))}" for value, names in others.items())
         facts.append(", ".join([f"default {_text(option.default)}", *special]))
-    if option.interval:
-        facts.append(_range(option.interval))
+    if option.interval.endswith(", inf)"):
+        low = option.interval[1:].removesuffix(", inf)")
+        facts.append(f"at least {low}" if option.interval[0] == "[" else f"above {low}")
+    elif option.interval:
+        facts.append(f"in {option.interval}")
     if methods:
         facts.append(f"for {', '.join(_short(methods))}")
-    return _spelled(option.help) + (f" [{'; '.join(facts)}]" if facts else "")
-
-
-def _range(interval: str) -> str:
-    """An interval in words, if it has no upper end: [0, inf) → at least 0."""
-    low = interval[1:].removesuffix(", inf)")
-    return f"in {interval}" if ")" in low or "]" in low else f"{'at least' if interval[0] == '[' else 'above'} {low}"
-
-
-def _spelled(help: str) -> str:
-    """A help text in which {option} is a flag."""
-    return re.sub(r"\{(\w+)\}", lambda name: flag(name[1]), help)
+    help = re.sub(r"\{(\w+)\}", lambda name: flag(name[1]), option.help)
+    return help + (f" [{'; '.join(facts)}]" if facts else "")
 
 
 def _text(value: Any) -> str:

@@ -96,10 +96,7 @@ class Interrupted(RankingMatchError):  # noqa: N818
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that the memory of the CPU or of an accelerator is exhausted.
-
-    Torch has an error of its own for accelerators, and a RuntimeError with this text for the CPU.
-    """
+    """Whether the memory of the CPU or of an accelerator is exhausted; torch has a plain RuntimeError for the CPU."""
     own = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return own or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
 

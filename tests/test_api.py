@@ -1,16 +1,22 @@
 """The public names: what `import rankingmatch as rm` offers, lazily and without leaking anything else."""
 
 import csv
+import importlib
+import inspect
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 from image_folders import class_folders
 
 import rankingmatch as rm
+
+# The methods of the two base classes have the sections; the fields of settings have their help.
+EXEMPT = {"Policy", "Method", "NetworkSettings", "ViewSettings"}
 
 
 def test_importing_the_package_does_not_import_torch() -> None:
@@ -27,13 +33,30 @@ def test_every_public_name_can_be_had() -> None:
         rm.nothing  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["losses", "augment", "methods", "networks"])
-def test_a_public_module_lists_its_names_and_has_them(name: str) -> None:
-    module = getattr(rm, name)
-    assert module.__all__
-    for public in module.__all__:
-        assert hasattr(module, public)
-        assert public in dir(module)
+@pytest.fixture(params=["losses", "augment", "methods", "networks"])
+def package(request: pytest.FixtureRequest) -> ModuleType:
+    return importlib.import_module(f"rankingmatch.{request.param}")
+
+
+def test_dir_lists_the_public_names(package: ModuleType) -> None:
+    assert dir(package) == sorted(package.__all__)
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    assert not {"Tensor", "nn", "torch", "dataclass", "np"} & set(dir(package))
+
+
+def test_every_public_function_and_class_is_documented_with_its_parameters(package: ModuleType) -> None:
+    for name in package.__all__:
+        value = getattr(package, name)
+        if getattr(value, "__module__", "").startswith(rm.__name__) and callable(value):
+            text = value.__doc__ or ""
+            sections = "Parameters\n" in text or "Attributes\n" in text or name in EXEMPT
+            # Functions of one package may share their parameters: then the package says what they are.
+            shared = isinstance(value, FunctionType) and "share these parameters" in (package.__doc__ or "")
+            assert sections or shared, name
+            for parameter in inspect.signature(value).parameters if shared else ():
+                assert f"`{parameter}`" in f"{package.__doc__}{text}" or f"{parameter} :" in text, (
+                    f"{name}: {parameter}"
+                )
 
 
 def test_every_error_is_a_rankingmatch_error() -> None:
@@ -69,14 +92,8 @@ def test_python_users_never_see_flags() -> None:
 def test_a_run_is_evaluated_predicts_and_is_exported(tmp_path: Path) -> None:
     folder = class_folders(tmp_path / "photos/train", size=(8, 8)).parent
     class_folders(folder / "test", each=2, size=(8, 8))
-    given: dict[str, Any] = {
-        "steps": 4,
-        "batch_size": 4,
-        "mu": 1,
-        "threads": 1,
-        "pretrained": False,
-        "network": "small",
-    }
+    given: dict[str, Any] = {"steps": 4, "batch_size": 4, "mu": 1, "threads": 1, "pretrained": False}
+    given["network"] = "small"
     run = rm.train(folder, method="supervised", out=tmp_path / "run", report=False, **given)
     (tmp_path / "new").mkdir()
     files = [shutil.copy(path, tmp_path / "new") for path in sorted((folder / "test").rglob("*.png"))[:2]]

@@ -19,7 +19,6 @@ import time
 import traceback
 import typing
 import warnings
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +35,8 @@ if TYPE_CHECKING:
 CPU = torch.device("cpu")
 SECONDS = 5  # for one file
 MEMORY = 2**30  # bytes: of addresses beyond those of a process that has everything loaded, and of resident memory
-RUNNING = (
-    *(
-        "os.system",
-        "os.exec",
-        "os.posix_spawn",
-        "os.spawn",
-        "os.fork",
-        "pty.spawn",
-        "subprocess.Popen",
-        "ctypes.dlopen",
-    ),
-    *("pickle.find_class", "exec", "marshal.loads", "socket."),
-)
+RUNNING: tuple[str, ...] = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "pty.spawn", "exec")
+RUNNING += ("subprocess.Popen", "ctypes.dlopen", "pickle.find_class", "marshal.loads", "socket.")
 CHANGING = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.link", "os.symlink", "os.truncate")
 CHATTER = ("TIFF", "LZW", "tempfile.tif", "Estimate", "Missing", "Fax3", "Old", "JPEGLib", "ZIP", "_TIFF")  # of libtiff
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -79,17 +67,6 @@ def forbid_all_but_reading(place: Path) -> None:
     sys.addaudithook(hook)
 
 
-@dataclass
-class Findings:
-    """What came of some damaged files."""
-
-    tried: int = 0
-    read: int = 0  # still good enough to be read
-    slowest: float = 0.0
-    memory: int = 0  # resident bytes at the peak
-    failures: list[str] = field(default_factory=list)
-
-
 def prepared(kind: str, place: Path) -> "Target":
     """The valid files of a kind, read once, which also imports whatever reading them needs."""
     from fuzz_targets import TARGETS
@@ -102,12 +79,13 @@ def prepared(kind: str, place: Path) -> "Target":
     return target
 
 
-def try_files(kind: str, target: "Target", first: int, count: int, place: Path) -> Findings:
-    """Damage, read, repeat: only errors of the project's own may come of it."""
+def try_files(kind: str, target: "Target", first: int, count: int, place: Path) -> bool:
+    """Damage, read, repeat, and print what came of it; whether only errors of the project's own did."""
     seeds = [content for _, content in target.seeds]
-    findings = Findings()
+    readable, slowest, failures = 0, 0.0, []
     os.environ["XDG_CACHE_HOME"] = str(place / "cache")
     reset_peak_memory(CPU)
+    begun = time.perf_counter()
     for number in range(first, first + count):
         draw = random.Random(f"{kind} {number}")
         path, content = draw.choice(target.seeds)
@@ -117,18 +95,24 @@ def try_files(kind: str, target: "Target", first: int, count: int, place: Path) 
         started = time.perf_counter()
         try:
             target.read(path, damaged)
-            findings.read += 1
+            readable += 1
         except (RankingMatchError, UnreadableError):
             pass
         except (Exception, ForbiddenError) as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             words = f"{kind} {number}: {type(error).__name__}: {error} ({where.filename}:{where.lineno})"
-            findings.failures.append(" ".join(words.split())[:400])
+            failures.append(" ".join(words.split())[:400])
         faulthandler.cancel_dump_traceback_later()
-        findings.tried += 1
-        findings.slowest = max(findings.slowest, time.perf_counter() - started)
-    findings.memory = peak_memory(CPU)
-    return findings
+        slowest = max(slowest, time.perf_counter() - started)
+    memory = peak_memory(CPU)
+    for line in failures[:20]:
+        print(f"FAILED {line}")
+    print(
+        f"{kind}: {count:,} files, {readable:,} of them still readable, {len(failures)} failures, slowest "
+        f"{slowest:.2f} s, peak memory of the process {memory / 2**20:.0f} MB, {time.perf_counter() - begun:.0f} s",
+        flush=True,
+    )
+    return not failures and memory <= MEMORY
 
 
 def child(kinds: list[str], first: int, count: int, place: Path) -> int:
@@ -139,21 +123,11 @@ def child(kinds: list[str], first: int, count: int, place: Path) -> int:
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     forbid_all_but_reading(place)
-    failed = False
+    good = True
     for kind, target in targets.items():
-        started = time.perf_counter()
-        findings = try_files(kind, target, first, count, place / kind)
-        for line in findings.failures[:20]:
-            print(f"FAILED {line}")
-        failed = failed or bool(findings.failures) or findings.memory > MEMORY
-        print(
-            f"{kind}: {findings.tried:,} files, {findings.read:,} of them still readable, "
-            f"{len(findings.failures)} failures, slowest {findings.slowest:.2f} s, "
-            f"peak memory of the process {findings.memory / 2**20:.0f} MB, {time.perf_counter() - started:.0f} s",
-            flush=True,
-        )
+        good = try_files(kind, target, first, count, place / kind) and good
         shutil.rmtree(place / kind, ignore_errors=True)
-    return int(failed)
+    return int(not good)
 
 
 def run(kinds: list[str], first: int, count: int) -> tuple[int, str]:

@@ -118,10 +118,13 @@ def test_a_second_server_is_refused_in_one_sentence(tmp_path: Path) -> None:
     Journal(tmp_path / "labels.csv").close()
 
 
-def test_rows_of_another_program_are_never_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [b"", WHOLE, WHOLE + b"c.png,ca"])
+def test_rows_of_another_program_are_never_cut_off(tmp_path: Path, before: bytes) -> None:
     path = tmp_path / "labels.csv"
+    path.write_bytes(before)
     journal = Journal(path)
-    journal.append(ROWS[:1])
+    if not before:
+        journal.append(ROWS[:1])
     with path.open("ab") as file:
         file.write(b"x.png,dog,train,,\n")
     with pytest.raises(JournalError, match="was changed by another program"):

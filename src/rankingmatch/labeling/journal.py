@@ -43,7 +43,7 @@ class Journal:
         self._lock = _locked(path)
         self._file: int | None = None
         self._end = 0  # the length of the complete rows
-        self._torn = False  # whether something incomplete may follow them
+        self._size: int | None = 0  # of the file, with an incomplete row; None after a write that failed
         try:
             self.events = self._read()
         except BaseException:
@@ -54,8 +54,8 @@ class Journal:
         if not self.path.exists():
             return []
         content = read_table(self.path)
+        self._size = len(content)
         if len(content) < len(HEADER) and HEADER.startswith(content):  # empty, or a crash cut off the first line
-            self._torn = True
             return []
         if not is_journal(content):
             raise DataError(
@@ -63,7 +63,6 @@ class Journal:
                 "choose another file for the labels"
             )
         events, self._end = parse_events(content, self.path)
-        self._torn = self._end < len(content)
         return events
 
     def append(self, events: list[LabelEvent]) -> None:
@@ -76,7 +75,7 @@ class Journal:
             if self._end:  # an editor may have dropped the last line break
                 before = b"" if os.pread(file, 1, self._end - 1) == b"\n" else b"\n"
             content = rest = before + format_events(events)
-            self._torn = True
+            self._size = None
             while rest:
                 rest = rest[os.write(file, rest) :]
             os.fsync(file)
@@ -89,8 +88,7 @@ class Journal:
                 reason = error.strerror or first_line(error)
                 message = f"{self.path} cannot be written ({reason}); nothing was saved, try again"
             raise JournalError(message) from error
-        self._end += len(content)
-        self._torn = False
+        self._end = self._size = self._end + len(content)
 
     def _opened(self) -> int:
         """The file, created if necessary, without an incomplete last row; its rows must not get lost.
@@ -101,19 +99,19 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, _OPEN, 0o644)
             sync_directory(self.path.parent)
-        self._cut()
         ours = os.fstat(self._file)
         if not os.path.lexists(self.path):
             raise JournalError(f"{self.path} was deleted by another program; stop the server and start it again")
-        if not os.path.samestat(ours, self.path.lstat()) or ours.st_size != self._end:
+        if not os.path.samestat(ours, self.path.lstat()) or self._size not in (None, ours.st_size):
             raise JournalError(f"{self.path} was changed by another program; stop the server and start it again")
+        self._cut()
         return self._file
 
     def _cut(self) -> None:
         """Remove what follows the complete rows."""
-        if self._file is not None and self._torn:
+        if self._file is not None and self._size != self._end:
             os.ftruncate(self._file, self._end)
-            self._torn = False
+            self._size = self._end
 
     def copy(self, target: Path) -> None:
         """Write the complete rows to another file."""

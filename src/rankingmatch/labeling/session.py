@@ -6,7 +6,7 @@ import threading
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,9 @@ class Session:
     def __init__(
         self,
         root: Path,
-        files: Sequence[str],
+        files: list[str],
         journal: Journal,
-        given: Iterable[LabelEvent] = (),
+        given: list[LabelEvent],
         seed: int = 0,
         run: Path | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class Session:
         self.checks = [number for number, mark in marks.items() if mark is None or mark.part != "train"]
         self.queue = ImageQueue(np.random.default_rng(seed).permutation(len(files)).tolist(), self.checks)
 
-    def _new_events(self, given: Iterable[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
+    def _new_events(self, given: list[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
         """Those of the given events that the journal does not have, applied to the state."""
         moment = self._last_time = self._now()
         events = []

@@ -9,16 +9,13 @@ from typing import Literal
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split, tiny_state
 
-from rankingmatch.augment import CTAugment
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import RunError
 from rankingmatch.methods import make_method
-from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.networks import NetworkSettings
-from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
+from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train
 from rankingmatch.training.state import State, initial_state
@@ -130,49 +127,6 @@ def test_a_restored_optimizer_takes_the_same_steps(optimizer: Literal["sgd", "ad
     list(train(resumed, split, settings))
     for ours, theirs in zip(resumed.objective.parameters(), whole.objective.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-
-
-def test_an_older_checkpoint_has_the_rates_of_all_operations_in_one_matrix(tmp_path: Path) -> None:
-    split, settings = tiny_split(), tiny_settings(steps=2)
-    state = tiny_state(split, settings, "fixmatch-cta")
-    list(train(state, split, settings))
-    save_checkpoint(tmp_path, state)
-    (path,) = tmp_path.glob("*.safetensors")
-    policy = state.views["strong"]
-    assert isinstance(policy, CTAugment)
-    tensors = {name: value for name, value in load_file(path).items() if not name.startswith("views.")}
-    save_file({**tensors, "views.strong.rates": policy.rates}, path)
-    values = json.loads(path.with_suffix(".json").read_text())
-    del values["format"]
-    path.with_suffix(".json").write_text(json.dumps({**values, **checksums(values, path.read_bytes())}))
-    restored = tiny_state(split, settings, "fixmatch-cta")
-    assert restore_latest(tmp_path, restored)
-    strong = restored.views["strong"]
-    assert isinstance(strong, CTAugment)
-    assert {name: rates.tolist() for name, rates in strong.state_dict().items()} == {
-        name: rates.tolist() for name, rates in policy.state_dict().items()
-    }
-
-
-def test_an_older_checkpoint_has_the_learned_labels_of_flexmatch_in_one_tensor(tmp_path: Path) -> None:
-    split, settings = tiny_split(), tiny_settings(steps=2)
-    state = tiny_state(split, settings, "flexmatch", threshold=1e-9)
-    list(train(state, split, settings))
-    save_checkpoint(tmp_path, state)
-    (path,) = tmp_path.glob("*.safetensors")
-    tensors = load_file(path)
-    labels = tensors.pop("objective.method.learned.labels")
-    assert (labels >= 0).any()
-    save_file({**tensors, "objective.method.learned": labels.long()}, path)
-    values = {**json.loads(path.with_suffix(".json").read_text()), "format": 2}
-    path.with_suffix(".json").write_text(json.dumps({**values, **checksums(values, path.read_bytes())}))
-    restored = tiny_state(split, settings, "flexmatch")
-    assert restore_latest(tmp_path, restored)
-    memory, expected = restored.objective.method.learned, state.objective.method.learned
-    assert isinstance(memory, LearnedLabels)
-    assert isinstance(expected, LearnedLabels)
-    assert memory.labels.tolist() == labels.tolist()
-    assert memory.counts.tolist() == expected.counts.tolist()
 
 
 def test_tensors_without_their_json_do_not_count(tmp_path: Path) -> None:

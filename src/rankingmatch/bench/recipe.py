@@ -39,8 +39,7 @@ from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import require_trusted
 from rankingmatch.core.untrusted import BadFileError, Between, check_value
 from rankingmatch.data import Source, dataset_title, find_source
-from rankingmatch.methods import find_method
-from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve
+from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve, with_presets
 
 RECIPES = resources.files("rankingmatch.bench") / "recipes"
 ERRORS = "errors"
@@ -222,16 +221,16 @@ def scaled(scale: Scale, source: Source, method: str, settings: Mapping[str, Any
     """
     if scale.steps is None or scale.mu is None:
         return dict(settings)
-    own = find_method(method).preset
+    own = with_presets("", method, {}, {})  # not those for the dataset, which are for its size
     result = {**settings, **scale.settings}
     if "network" in own:  # a part of the method
         result["network"] = own["network"]
     native = settings.get("image_size") or max(source.shape[:2])
     if scale.side is not None and native > scale.side:
         result["image_size"] = scale.side
-    result["mu"] = min(scale.mu, settings.get("mu", own.get("mu", scale.mu)))
+    result["mu"] = min(scale.mu, {**own, **settings}.get("mu", scale.mu))
     epochs = result.pop("epochs", None) or PAPER_EPOCHS
-    steps = settings.get("steps", source.preset(settings.get("image_size")).get("steps"))
+    steps = {**source.preset(settings.get("image_size")), **own, **settings}.get("steps")
     length = scale.lengths.get(source.name, scale.steps)
     result["steps"] = round(length * epochs / PAPER_EPOCHS) if steps is None else min(steps, length)
     result["evaluate_every"] = max(1, result["steps"] // EVALUATIONS)

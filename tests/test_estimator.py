@@ -24,7 +24,6 @@ from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError, InputError, RunError
 from rankingmatch.data import benchmark, suggested_settings
 from rankingmatch.networks import make_classifier
-from rankingmatch.runs import photographs
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.model import ModelInfo, save_model
 from rankingmatch.training.loop import train
@@ -52,6 +51,7 @@ NOT_FOR_IMAGES = {
     "check_classifiers_classes": "it has classes -1 and 1, but -1 is unlabeled here",
     "check_classifier_data_not_an_array": "it needs pandas, which is not installed with the tests",
     "check_array_api_input": "arrays of other libraries are not taken",
+    "check_methods_subset_invariance": "float32 rounds differently in batches of another size; see the test below",
 }
 
 
@@ -61,6 +61,13 @@ NOT_FOR_IMAGES = {
 )
 def test_scikit_learns_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_a_prediction_does_not_depend_on_the_other_images() -> None:
+    images, _, labels = some()
+    classifier = quick().fit(images, labels)
+    alone = np.concatenate([classifier.predict_proba(images[row : row + 1]) for row in range(60)])
+    np.testing.assert_allclose(alone, classifier.predict_proba(images), atol=1e-6)
 
 
 def test_the_estimator_says_that_it_takes_no_tables() -> None:
@@ -137,8 +144,6 @@ def test_validation_rows_are_not_learned_from_and_choose_the_weights() -> None:
 
 
 def test_training_leaves_the_number_of_threads_as_it_was() -> None:
-    import torch
-
     images, _, labels = some(20)
     before = torch.get_num_threads()
     quick(threads=before + 1, steps=1).fit(images, labels)
@@ -148,8 +153,9 @@ def test_training_leaves_the_number_of_threads_as_it_was() -> None:
 def test_verbose_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
     images, _, labels = some()
     quick(verbose=1).fit(images, labels)
-    head, *_, last = capsys.readouterr().err.splitlines()
-    assert "3 classes; 12 labeled, 48 unlabeled, 0 validation; rankingmatch-bm with wrn-10-1, 8 steps" in head
+    images_line, method_line, *_, last = capsys.readouterr().err.splitlines()
+    assert images_line == "arrays: 3 classes, 8×8×1; 12 labeled, 48 unlabeled, 0 validation, 0 test"
+    assert "rankingmatch-bm with wrn-10-1: 8 steps of 6 labeled + 12 unlabeled images" in method_line
     assert last.startswith("step 8/8")
     quick().fit(images, labels)
     assert capsys.readouterr() == ("", "")
@@ -234,6 +240,7 @@ def test_images_that_are_nearly_black_are_warned_about() -> None:
         (lambda x, y: (x, y + 0.5), "continuous"),
         (lambda x, y: (x, np.stack([y, y], 1)), "one label per image"),
         (lambda x, y: (x, np.where(y < 0, "nan", "a")), "the string 'nan'"),
+        (lambda x, y: (x, np.array(["a", "None"] * 30)), "the string 'None'"),
         (lambda x, y: (x, np.array(["a", -1] * 30)), "the string '-1'"),
         (lambda x, y: (x, ["a", 1] * 30), "either numbers or strings"),
     ],
@@ -431,13 +438,6 @@ def test_options_that_would_do_nothing_are_refused(name: str) -> None:
         quick(hyperparameters={name: "x"}).fit(images, labels)
 
 
-def test_a_missing_value_that_became_a_text_is_no_class() -> None:
-    images, truth, _ = some()
-    names = np.array(["a", "b", "nan"], dtype=object)[truth]  # as pandas' astype(str) makes them
-    with pytest.raises(InputError, match="y has the string 'nan'"):
-        quick().fit(images, names)
-
-
 def test_a_pretrained_network_is_fine_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     images = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3)).astype(np.uint8)
@@ -469,13 +469,6 @@ def test_random_weights_can_be_asked_for(caplog: pytest.LogCaptureFixture) -> No
     network = clf._config((8, 64, 64, 3)).network
     assert (network.pretrained, network.tune, network.initial_head) == (False, "all", "random")
     assert caplog.messages == []
-
-
-def test_missing_weights_are_a_warning(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photographs, "missing_weights", lambda name: f"{name} is not here")
-    config = RankingMatchClassifier(network="efficientnet-lite1")._config((8, 64, 64, 3))
-    assert not config.network.pretrained
-    assert caplog.messages == ["training starts from random weights, because efficientnet-lite1 is not here"]
 
 
 # --- scales --------------------------------------------------------------------------------------------------
@@ -536,11 +529,3 @@ def test_another_scale_than_in_fit_is_never_silent(
     else:
         with pytest.warns(UserWarning, match="only the integers 0 and 1, but in fit white was 255"):
             fitted_on[fitted].predict_proba(SAME[other](images))
-
-
-@pytest.mark.parametrize("missing", [None, float("nan")])
-def test_a_missing_label_that_became_a_string_is_refused(missing: Any) -> None:
-    images, _ = stripes(6)
-    labels = np.array(["a", "b", str(missing), "a", "b", "a"])
-    with pytest.raises(InputError, match=f"the string '{missing}'"):
-        RankingMatchClassifier(steps=1).fit(images, labels)

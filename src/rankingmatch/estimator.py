@@ -30,7 +30,7 @@ from rankingmatch.runs.config import (
     setting_options,
     with_presets,
 )
-from rankingmatch.runs.display import LogLines
+from rankingmatch.runs.display import LogLines, headline
 from rankingmatch.runs.job import ready_state
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.runs.photographs import fine_tuning, is_fine_tuned
@@ -202,7 +202,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         with on_threads(config.execution.threads):
             state = ready_state(config, split)
             if self.verbose:
-                lines.print(_headline(split, config))
+                lines.print(headline(config, split, state))
             for record in train(state, split, config.training):
                 if self.verbose:
                     lines.update(record)
@@ -392,12 +392,3 @@ def _held_out(labels: np.ndarray, known: np.ndarray, fraction: float, seed: int)
             f"validation_fraction {fraction} of {len(known)} labels leaves a class without any label; lower it"
         )
     return np.sort(free[:count])
-
-
-def _headline(split: Split, config: Config) -> str:
-    settings = config.training
-    return (
-        f"{len(split.classes)} classes; {len(split.labeled_rows):,} labeled, {len(split.unlabeled_rows):,} unlabeled, "
-        f"{len(split.validation_rows):,} validation; {config.method} with {config.network.network}, "
-        f"{settings.last_step:,} steps of {settings.batch_size} labeled images"
-    )

@@ -27,23 +27,6 @@ def test_given_comes_before_preset_and_preset_before_default() -> None:
     assert config.hyperparameters["threshold"] == 0.95
 
 
-def test_a_method_may_want_a_setting_otherwise() -> None:
-    assert resolve("digits", "fixmatch-ra", {}).config.training.mu == 7
-    for method in ("pseudo-label", "pi-model", "mean-teacher", "vat"):
-        assert resolve("digits", method, {}).config.training.mu == 1
-        assert resolve("digits", method, {"mu": 3}).config.training.mu == 3
-
-
-def test_a_method_may_want_other_settings_and_what_is_given_comes_first() -> None:
-    assert resolve("digits", "fixmatch-ra", {}).config.views.strong == "randaugment"
-    assert resolve("digits", "fixmatch-cta", {}).config.views.strong == "ctaugment"
-    assert resolve("digits", "fixmatch-cta", {"strong": "randaugment"}).config.views.strong == "randaugment"
-    assert resolve("digits", "rankingmatch-ct", {"strong": "ctaugment"}).config.views.strong == "ctaugment"
-    remixmatch = resolve("digits", "remixmatch", {}).config
-    assert (remixmatch.training.mu, remixmatch.views.strong) == (1, "ctaugment")
-    assert resolve("digits", "mixmatch", {"mu": 3}).config.training.mu == 3
-
-
 @pytest.mark.parametrize(("supported", "expected"), [(True, "bfloat16"), (False, "float32")])
 def test_the_precision_auto_is_decided_by_the_device_and_recorded(
     supported: bool, expected: str, monkeypatch: pytest.MonkeyPatch
@@ -85,30 +68,31 @@ def test_bfloat16_is_warned_of_where_it_is_slow(
 
 
 @pytest.mark.parametrize(
-    ("method", "dataset", "expected"),
+    ("dataset", "method", "given", "expected"),
     [
-        ("freematch", "svhn", {"lowest_threshold": 0.9, "highest_threshold": 0.95}),
-        ("freematch", "cifar10", {"lowest_threshold": 0.0, "highest_threshold": 1.0}),
-        ("vat", "svhn", {"epsilon": 1.0}),
-        ("vat", "cifar10", {"epsilon": 6.0}),
-        ("remixmatch", "cifar100", {"labeled_view": "strong", "guesses": 8}),
-        ("remixmatch", "stl10", {"labeled_view": "strong", "guesses": 4}),
-        ("remixmatch", "digits", {"labeled_view": "weak", "guesses": 8}),
+        ("digits", "fixmatch-ra", {}, {"mu": 7, "strong": "randaugment"}),
+        *(("digits", method, {}, {"mu": 1}) for method in ("pseudo-label", "pi-model", "mean-teacher", "vat")),
+        ("digits", "vat", {"mu": 3}, {"mu": 3}),
+        ("digits", "fixmatch-cta", {}, {"strong": "ctaugment"}),
+        ("digits", "fixmatch-cta", {"strong": "randaugment"}, {"strong": "randaugment"}),
+        ("digits", "rankingmatch-ct", {"strong": "ctaugment"}, {"strong": "ctaugment"}),
+        ("digits", "remixmatch", {}, {"mu": 1, "strong": "ctaugment", "labeled_view": "weak", "guesses": 8}),
+        ("svhn", "remixmatch", {}, {"cutout": 0}),
+        ("svhn", "remixmatch", {"cutout": 8}, {"cutout": 8}),
+        ("cifar100", "remixmatch", {}, {"labeled_view": "strong", "guesses": 8}),
+        ("stl10", "remixmatch", {}, {"labeled_view": "strong", "guesses": 4}),
+        ("svhn", "freematch", {}, {"lowest_threshold": 0.9, "highest_threshold": 0.95}),
+        ("svhn", "freematch", {"lowest_threshold": 0.5}, {"lowest_threshold": 0.5, "highest_threshold": 0.95}),
+        ("cifar10", "freematch", {}, {"lowest_threshold": 0.0, "highest_threshold": 1.0}),
+        ("svhn", "vat", {}, {"epsilon": 1.0}),
+        ("cifar10", "vat", {}, {"epsilon": 6.0}),
     ],
 )
-def test_a_method_may_have_other_hyperparameters_on_a_dataset(
-    method: str, dataset: str, expected: dict[str, Any]
+def test_a_method_may_want_other_settings_also_for_a_dataset_and_what_is_given_comes_first(
+    dataset: str, method: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    hyperparameters = resolve(dataset, method, {}).config.hyperparameters
-    assert {name: hyperparameters[name] for name in expected} == expected
-
-
-def test_what_is_given_comes_before_the_presets_of_a_method() -> None:
-    config = resolve("svhn", "freematch", {"lowest_threshold": 0.5}).config
-    assert config.hyperparameters["lowest_threshold"] == 0.5
-    assert config.hyperparameters["highest_threshold"] == 0.95
-    assert resolve("svhn", "remixmatch", {}).config.views.cutout == 0
-    assert resolve("svhn", "remixmatch", {"cutout": 8}).config.views.cutout == 8
+    settings = resolve(dataset, method, given).config.settings()
+    assert {name: settings[name] for name in expected} == expected
 
 
 def test_epochs_replace_the_presets_steps() -> None:

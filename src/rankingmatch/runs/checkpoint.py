@@ -87,18 +87,13 @@ def _read(path: Path, state: State, identity: Mapping[str, Any]) -> Snapshot:
         raise ValueError("its checksum does not match")
     check_format("checkpoint", values, path)
     values.pop("format", None)
-    _require_same_run(path, values.pop("run", {}), identity)
+    run = check_value("run", values.pop("run", {}), dict)  # of an earlier version, it does not have all the values
+    for name in sorted(identity.keys() & run.keys()):
+        if run[name] != identity[name]:
+            raise RunError(
+                f"{path} is of another run: its {name} is {run[name]!r:.40}, not {identity[name]!r:.40}; restore the "
+                f"files of this run, or start another one with {setting('out')}"
+            )
     snapshot = Snapshot(load(content), values)
     check_snapshot(snapshot, state)
     return snapshot
-
-
-def _require_same_run(path: Path, found: Any, identity: Mapping[str, Any]) -> None:
-    """Raise RunError if a checkpoint is of another run; one of an earlier version does not have all the values."""
-    check_value("run", found, dict)
-    for name in sorted(identity.keys() & found.keys()):
-        if found[name] != identity[name]:
-            raise RunError(
-                f"{path} is of another run: its {name} is {found[name]!r:.40}, not {identity[name]!r:.40}; restore the "
-                f"files of this run, or start another one with {setting('out')}"
-            )

@@ -166,19 +166,11 @@ def plan_of(config: Config, *, data_dir_given: bool = False) -> Plan:
 
 
 def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: Source | None = None) -> Plan:
-    """The plan for a dataset or folder, a method, and options.
+    """The plan for a dataset or folder, a method (by default one that suits the images), and options.
 
-    Parameters
-    ----------
-    dataset
-        The name of a dataset, or the path of a folder.
-    method
-        The name of a method, or its import path; None for the default, which depends on the images.
-    given
-        Options of any section and hyperparameters of the method, all on one level. They override the presets of the
-        method, which override those of the dataset, which override the defaults.
-    source
-        The dataset or folder, if it has been found already.
+    The options are those of any section and hyperparameters of the method, all on one level. They override the presets
+    of the method, which override those of the dataset, which override the defaults. `source` is the dataset or folder,
+    if it has been found already.
     """
     require_exclusive(given, "epochs", "steps")
     check_settings(given)
@@ -214,8 +206,7 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
         sections[name] = settings(**{key: values.pop(key) for key in names if key in values})
         validate(sections[name])
     defaults = _defaults(method)
-    clashes = sorted(set(defaults) & set(setting_options()))
-    if clashes:
+    if clashes := sorted(set(defaults) & set(setting_options())):
         raise ConfigError(
             f"the method '{method}' has a hyperparameter '{clashes[0]}', which is already a setting; rename it"
         )

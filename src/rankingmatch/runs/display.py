@@ -17,14 +17,16 @@ from rankingmatch.core.distributed import world_size
 from rankingmatch.core.names import plain_console, printable, task_column
 from rankingmatch.core.untrusted import FORMATS
 from rankingmatch.data import Progress, Split
+from rankingmatch.runs.config import Config
 from rankingmatch.runs.result import record_to_json
 from rankingmatch.training.records import Record
+from rankingmatch.training.state import State
 
 if TYPE_CHECKING:
     from rankingmatch.runs.job import Job
     from rankingmatch.runs.predict import FilePredictions
 
-__all__ = ["Display", "LogLines", "choose_display", "duration", "loading_progress", "print_event"]
+__all__ = ["Display", "LogLines", "choose_display", "duration", "headline", "loading_progress", "print_event"]
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_EVENTS = 1.0
@@ -111,7 +113,7 @@ class LogLines(Display):
 
     def start(self, job: "Job") -> None:
         """Print what is about to be trained."""
-        self.print(headline(job))
+        self.print(_headline_of(job))
 
     def update(self, record: Record) -> None:
         """Print step, losses, pseudo-labels, errors, speed and remaining time, if a line is due."""
@@ -153,7 +155,7 @@ class LiveDisplay(Display):
 
     def start(self, job: "Job") -> None:
         """Print what is about to be trained, and an empty bar."""
-        self._console.print(headline(job))
+        self._console.print(_headline_of(job))
         self.progress("steps", job.state.step, job.config.training.last_step)
 
     def update(self, record: Record) -> None:
@@ -216,19 +218,22 @@ def print_event(event: str, values: dict[str, object]) -> None:
     print(json.dumps({"event": event, "format": FORMATS["metrics"], **values}), flush=True)
 
 
-def headline(job: "Job") -> str:
-    """What is about to be trained, on which data, and where the results go."""
-    config, split, settings = job.config, job.split, job.config.training
-    height, width, channels = split.images.shape[1:]
-    unlabeled = settings.batch_size * settings.mu if job.state.objective.method.unlabeled_views else 0
+def headline(config: Config, split: Split, state: State) -> str:
+    """What is about to be trained, and on which data."""
+    settings, (height, width, channels) = config.training, split.images.shape[1:]
+    unlabeled = settings.batch_size * settings.mu if state.objective.method.unlabeled_views else 0
     return (
         f"{printable(config.dataset)}: {len(split.classes)} classes, {height}×{width}×{channels}; "
         f"{', '.join(f'{number:,} {part}' for part, number in _image_counts(split).items())}\n"
         f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
         f"{settings.batch_size} labeled{f' + {unlabeled} unlabeled' if unlabeled else ''} images, seed {settings.seed}"
         f"{f', on {world_size()} processes' if world_size() > 1 else ''}"
-        f" → {printable(str(job.run.path))}{f', from step {job.state.step}' if job.state.step else ''}"
+        f"{f', from step {state.step}' if state.step else ''}"
     )
+
+
+def _headline_of(job: "Job") -> str:
+    return f"{headline(job.config, job.split, job.state)} → {printable(str(job.run.path))}"
 
 
 def duration(seconds: float | None) -> str:

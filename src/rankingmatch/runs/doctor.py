@@ -75,7 +75,10 @@ def examine(device: str = "auto", progress: Progress = no_progress) -> dict[str,
         "system": _system(),
         "devices": {"used": str(chosen), "accelerators": _accelerators()},
         "versions": _versions(_requirements("")),
-        "extras": {name: _extra(name) for name in EXTRAS},
+        "extras": {
+            name: {"installed": None not in _versions(_requirements(name) or ["nothing"]).values(), "for": use}
+            for name, use in EXTRAS.items()
+        },
         "speeds": [],
     }
     for number, case in enumerate(CASES):
@@ -141,12 +144,6 @@ def _versions(packages: Iterable[str]) -> dict[str, str | None]:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
-
-
-def _extra(name: str) -> dict[str, Any]:
-    packages = _requirements(name)
-    installed = bool(packages) and None not in _versions(packages).values()
-    return {"installed": installed, "for": EXTRAS[name]}
 
 
 def _speed(case: Case, device: torch.device) -> dict[str, Any]:

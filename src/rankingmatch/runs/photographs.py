@@ -43,13 +43,6 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     """The settings for photographs, with hyperparameters that not every method has.
 
     None if they are not photographs, if another network is wanted, or for a named dataset unless `pretrained` is given.
-
-    Parameters
-    ----------
-    source
-        A dataset or folder.
-    given
-        The options that are given.
     """
     network = given.get("network", NETWORK)
     side = VARIANTS[network].side if network in VARIANTS else SIDE
@@ -75,13 +68,12 @@ def is_fine_tuned(network: str, size: int, given: Mapping[str, Any]) -> bool:
 
 def fine_tuning(size: int, count: int, given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings for `count` photographs of this size in pixels, with hyperparameters that not every method has."""
-    views = min(MOST_VIEWS, max(1, IMAGES_IN_BANK // count))
     chosen = {
         **FINE_TUNING,
         **FINE_TUNING_HYPERPARAMETERS,
         "padding": round(0.1 * size),
         "cutout": round(0.375 * size),
-        "bank_views": views,
+        "bank_views": min(MOST_VIEWS, max(1, IMAGES_IN_BANK // count)),
     }
     remedied = given.get("balanced") or given.get("rebalance", "none") != "none"
     if remedied or given.get("initial_head") == "random":

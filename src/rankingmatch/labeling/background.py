@@ -164,15 +164,12 @@ class Background:
 
     def _update(self, lesson: Lesson) -> None:
         """A new model, or an order that covers the folder as long as there is none; that of a run is better."""
-        if lesson.is_enough:
-            self._train(lesson)
-        elif not self._of_run:
-            self._session.use_model(NO_GUESSES, lesson.ranking(self._session.seed))
-            self._session.show(model={"state": "waiting", "labels": 0, "why": WAITING})
-
-    def _train(self, lesson: Lesson) -> None:
-        session, seed = self._session, self._session.seed
-        labels = len(lesson.order)
+        session, seed, labels = self._session, self._session.seed, len(lesson.order)
+        if not lesson.is_enough:
+            if not self._of_run:
+                session.use_model(NO_GUESSES, lesson.ranking(seed))
+                session.show(model={"state": "waiting", "labels": 0, "why": WAITING})
+            return
         if len(session.guesses.numbers) == 0:
             session.show(model={"state": "training", "labels": labels, "why": ""})
         probabilities, ids = lesson.learn(seed, self._method)

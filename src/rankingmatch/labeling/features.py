@@ -157,7 +157,7 @@ def feature_function() -> Compute:
     try:
         return in_onnx_runtime(path.read_bytes())
     except Exception:  # it is not there yet, or it is damaged
-        lower = _frozen_network()
+        lower = _FrozenNetwork().eval()
 
     def in_torch(images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
@@ -176,22 +176,18 @@ def feature_function() -> Compute:
     return compute
 
 
-def _frozen_network() -> torch.nn.Module:
+class _FrozenNetwork(torch.nn.Module):
     """The pretrained network without its head: (n, 3, h, w) uint8 → (n, 1280)."""
-    from rankingmatch.networks import freeze, make_classifier
 
-    class Lower(torch.nn.Module):
-        """The frozen part of the network."""
+    def __init__(self) -> None:
+        from rankingmatch.networks import freeze, make_classifier
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = make_classifier(NETWORK, 2, pretrained=True)
-            freeze(self.model, "head")
+        super().__init__()
+        self.model = make_classifier(NETWORK, 2, pretrained=True)
+        freeze(self.model, "head")
 
-        def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return self.model.maps(images).flatten(1)
-
-    return Lower().eval()
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.model.maps(images).flatten(1)
 
 
 def _channels_first(images: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ import pytest
 from image_folders import digit_files
 from labeling_server import Page, colored_images
 
-from rankingmatch.core.errors import DataError
 from rankingmatch.data.folder_contents import FolderContents, scan_folder
 
 HEADER = "file,label,part,time,origin\n"
@@ -47,12 +46,6 @@ def test_test_images_of_a_class_without_training_images_are_left_out_with_a_note
     assert "test" not in contents.parts
     assert "002.png" not in dict(contents.parts["train"])
     assert any("002.png" in note for note in contents.notes)
-
-
-def test_a_journal_of_another_folder_is_an_error(tmp_path: Path) -> None:
-    rows = "".join(f"elsewhere/{number}.png,cat,train,{number},hand\n" for number in range(9))
-    with pytest.raises(DataError, match="has 9 files that are not in"):
-        scan(tmp_path, rows)
 
 
 @pytest.fixture

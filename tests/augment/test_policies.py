@@ -1,22 +1,31 @@
-"""Weak and strong views against per-image PIL pipelines, and what their draws look like."""
+"""Weak and strong views against per-image PIL pipelines, what their draws look like, and operations from outside."""
+
+from collections.abc import Iterator
 
 import pytest
 import torch
-from pil_reference import by_pil, weak_by_pil
-from real_images import from_pil, photographs, to_pil
+from pil_reference import by_pil, gray_square, weak_by_pil
+from real_images import photographs
 from torch import Tensor
 
 from rankingmatch.augment import (
+    CTAUGMENT_NAMES,
     OPERATIONS,
     RANDAUGMENT_NAMES,
+    CTADraw,
+    CTAugment,
+    Operation,
+    Policy,
     RandAugment,
     ViewSettings,
     Weak,
     augmented,
     cutout,
+    register_operation,
     view_policies,
 )
 from rankingmatch.augment.policies import StrongDraw, WeakDraw
+from rankingmatch.core.errors import ConfigError
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -25,28 +34,10 @@ def generator(seed: int = 0) -> torch.Generator:
 
 @pytest.mark.parametrize("padding", [0, 4, 12])
 def test_weak_view_is_flip_reflect_pad_and_crop(padding: int) -> None:
-    images = photographs()
-    policy = Weak(padding=padding)
+    images, policy = photographs(), Weak(padding=padding)
     draw = policy.draw(len(images), 32, 32, generator())
-    expected = torch.stack(
-        [
-            weak_by_pil(image, int(dy), int(dx), bool(flipped), padding)
-            for image, (dy, dx), flipped in zip(images, draw.shift, draw.flipped, strict=True)
-        ]
-    )
-    assert torch.equal(policy.apply(images, draw), expected)
-
-
-def strong_by_pil(image: Tensor, draw: StrongDraw, i: int, policy: RandAugment) -> Tensor:
-    dy, dx = draw.weak.shift[i].tolist()
-    result = weak_by_pil(image, dy, dx, bool(draw.weak.flipped[i]), policy.weak.padding)
-    for k in range(policy.operations):
-        name = RANDAUGMENT_NAMES[int(draw.operation[i, k])]
-        magnitude = OPERATIONS[name].magnitude(draw.magnitude[i, k : k + 1])
-        result = by_pil(name, result[None], magnitude)[0]
-    pixels, (y, x), half = to_pil(result), draw.center[i].tolist(), policy.cutout // 2
-    pixels.paste((127, 127, 127), (x - half, y - half, x - half + policy.cutout, y - half + policy.cutout))
-    return from_pil(pixels)
+    expected = [weak_by_pil(image, draw, i, padding) for i, image in enumerate(images)]
+    assert torch.equal(policy.apply(images, draw), torch.stack(expected))
 
 
 def test_strong_view_equals_the_same_pipeline_in_pil() -> None:
@@ -55,7 +46,11 @@ def test_strong_view_equals_the_same_pipeline_in_pil() -> None:
     draw = policy.draw(len(images), 32, 32, generator(5))
     result = policy.apply(images, draw)
     for i, image in enumerate(images):
-        assert torch.equal(result[i], strong_by_pil(image, draw, i, policy)), i
+        expected = weak_by_pil(image, draw.weak, i, 4)
+        for k in range(2):
+            name = RANDAUGMENT_NAMES[int(draw.operation[i, k])]
+            expected = by_pil(name, expected[None], OPERATIONS[name].magnitude(draw.magnitude[i, k : k + 1]))[0]
+        assert torch.equal(result[i], gray_square(expected, draw.center[i], 16)), i
 
 
 def test_draws_cover_their_ranges_evenly() -> None:
@@ -65,9 +60,9 @@ def test_draws_cover_their_ranges_evenly() -> None:
     assert counts.max() < 4300
     assert sorted(draw.weak.shift.unique().tolist()) == list(range(-4, 5))
     assert draw.weak.flipped.float().mean().item() == pytest.approx(0.5, abs=0.02)
-    assert draw.center.min() == 0
-    assert draw.center.max() == 31
+    assert sorted(draw.center.unique().tolist()) == list(range(32))
     assert draw.magnitude.mean().item() == pytest.approx(0.5, abs=0.01)
+    assert not Weak(flip=False).draw(1000, 8, 8, generator()).flipped.any()
 
 
 def test_an_operation_is_applied_with_the_given_probability() -> None:
@@ -76,31 +71,23 @@ def test_an_operation_is_applied_with_the_given_probability() -> None:
     assert share == pytest.approx(0.25 * 13 / 14, abs=0.01)
 
 
-def test_posterize_draws_each_number_of_bits_equally_often() -> None:
-    bits = OPERATIONS["posterize"].magnitude(torch.linspace(0, 0.9999, 5000)).long()
-    assert torch.bincount(bits).tolist() == [0, 0, 0, 0, 1000, 1000, 1000, 1000, 1000]
-
-
-def test_no_flip_means_no_flip() -> None:
-    assert not Weak(flip=False).draw(1000, 8, 8, generator()).flipped.any()
-
-
-def test_views_depend_on_the_generator_alone() -> None:
+@pytest.mark.parametrize("policy", [RandAugment(), CTAugment()])
+def test_views_depend_on_the_generator_alone(policy: Policy) -> None:
     images = photographs()
-    first = augmented(RandAugment(), images, generator(1))
-    assert torch.equal(first, augmented(RandAugment(), images, generator(1)))
-    assert not torch.equal(first, augmented(RandAugment(), images, generator(2)))
+    first = augmented(policy, images, generator(1))
+    assert torch.equal(first, augmented(policy, images, generator(1)))
+    assert not torch.equal(first, augmented(policy, images, generator(2)))
 
 
-def test_a_divided_batch_is_augmented_as_the_whole() -> None:
+@pytest.mark.parametrize("policy", [RandAugment(), CTAugment()])
+def test_a_divided_batch_is_augmented_as_the_whole(policy: Policy) -> None:
     images = photographs()
-    policy = RandAugment()
-    draw = policy.draw(24, 32, 32, generator())
+    draw: StrongDraw | CTADraw = policy.draw(24, 32, 32, generator())
     halves = []
     for part in (slice(0, 10), slice(10, 24)):
         weak = WeakDraw(*(value[part] for value in draw.weak))
-        mine = StrongDraw(weak, draw.operation[part], draw.magnitude[part], draw.center[part])
-        halves.append(policy.apply(images[part], mine))
+        rest = {name: value[part] for name, value in draw._asdict().items() if name != "weak"}
+        halves.append(policy.apply(images[part], draw._replace(weak=weak, **rest)))
     assert torch.equal(torch.cat(halves), policy.apply(images, draw))
 
 
@@ -113,14 +100,82 @@ def test_cutout_is_clipped_at_the_border() -> None:
 def test_settings_make_the_policies() -> None:
     settings = ViewSettings(flip=False, padding=2, operations=3, operation_probability=1.0, cutout=5)
     weak = Weak(flip=False, padding=2)
-    assert view_policies(settings) == {
-        "weak": weak,
-        "medium": RandAugment(weak, 1, 1.0, 5),
-        "strong": RandAugment(weak, 3, 1.0, 5),
-    }
+    expected = {"weak": weak, "medium": RandAugment(weak, 1, 1.0, 5), "strong": RandAugment(weak, 3, 1.0, 5)}
+    assert view_policies(settings) == expected
+    strong = view_policies(ViewSettings(flip=False, padding=2, strong="ctaugment", operations=3, cutout=5))["strong"]
+    assert isinstance(strong, CTAugment)
+    assert (strong.weak, strong.operations, strong.cutout) == (weak, 3, 5)
+    assert (strong.rates == 1).all()
 
 
 @pytest.mark.parametrize("shape", [(4, 1, 8, 8), (4, 4, 5, 9), (0, 3, 8, 8), (1, 3, 1, 1)])
-def test_any_shape_of_batch_is_augmented(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("operations", [0, 2])
+def test_any_shape_of_batch_is_augmented(shape: tuple[int, ...], operations: int) -> None:
     images = torch.zeros(shape, dtype=torch.uint8)
-    assert augmented(RandAugment(cutout=2), images, generator()).shape == shape
+    for policy in (RandAugment(operations=operations, cutout=2), CTAugment(operations=operations, cutout=2)):
+        assert augmented(policy, images, generator()).shape == shape
+
+
+# --- operations from outside ---------------------------------------------------------------------------------
+
+
+def brighten(images: Tensor, amount: Tensor) -> Tensor:
+    return (images + amount.view(-1, 1, 1, 1)).clamp(max=255).byte()
+
+
+@pytest.fixture
+def own() -> Iterator[str]:
+    register_operation("brighten", Operation("filter", brighten, 10, 100, bins=5))
+    yield "brighten"
+    del OPERATIONS["brighten"]
+
+
+def view(policy: Policy) -> Tensor:
+    return augmented(policy, photographs(), generator())
+
+
+def test_registering_an_operation_does_not_change_what_default_policies_draw(request: pytest.FixtureRequest) -> None:
+    before = [view(RandAugment()), view(CTAugment())]
+    request.getfixturevalue("own")
+    after = [view(RandAugment()), view(CTAugment())]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_randaugment_draws_the_new_operation_if_it_is_named(own: str) -> None:
+    policy = RandAugment(probability=1.0, operation_names=(*RANDAUGMENT_NAMES, own))
+    draw = policy.draw(15_000, 8, 8, generator())
+    assert torch.bincount(draw.operation.flatten(), minlength=15).min() > 1800  # 2000 expected
+    assert not torch.equal(view(policy), view(RandAugment(probability=1.0)))
+
+
+def test_a_policy_of_the_new_operation_alone_applies_it_with_its_probability(own: str) -> None:
+    images = torch.zeros(1000, 1, 4, 4, dtype=torch.uint8)
+    policy = RandAugment(operations=1, probability=0.25, cutout=0, operation_names=(own,))
+    pixels = augmented(policy, images, generator())[:, 0, 0, 0]
+    changed = pixels[pixels > 0]
+    assert len(changed) / 1000 == pytest.approx(0.25, abs=0.05)
+    assert changed.min() >= 10
+    assert changed.max() < 100
+
+
+def test_ctaugment_learns_rates_of_the_new_operation_and_restores_those_without_it(own: str) -> None:
+    policy = CTAugment(operation_names=(*CTAUGMENT_NAMES, own))
+    draw = policy.draw_probe(2000, 8, 8, generator())
+    policy.learn(draw, torch.zeros(2000))
+    chosen = draw.bin[draw.operation == len(CTAUGMENT_NAMES)]
+    times = torch.bincount(chosen, minlength=5)  # each image in a bin lowers its rate by a hundredth
+    assert times.min() > 0
+    assert policy.state_dict()[own].tolist() == pytest.approx((0.99 ** times.double()).tolist())
+    policy.load_state_dict(CTAugment(rates=torch.full((19, 17), 0.5, dtype=torch.float64)).state_dict())
+    state = policy.state_dict()
+    assert state.pop(own).tolist() == [1.0] * 5
+    assert all((rates == 0.5).all() for rates in state.values())
+
+
+def test_a_name_that_is_taken_or_unknown_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'rotate'"):
+        register_operation("rotate", Operation("filter", brighten))
+    with pytest.raises(ConfigError, match="'rotat'; did you mean 'rotate'"):
+        RandAugment(operation_names=("rotat",))
+    with pytest.raises(ConfigError, match="named twice"):
+        CTAugment(operation_names=("rotate", "rotate"))

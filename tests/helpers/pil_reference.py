@@ -8,12 +8,16 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from real_images import from_pil, to_pil
 from torch import Tensor
 
+from rankingmatch.augment.policies import WeakDraw
+
 
 def affine(*matrix: float) -> Callable[[Image.Image], Image.Image]:
     return lambda image: image.transform(image.size, Image.Transform.AFFINE, matrix)
 
 
-PIL_OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
+References = Mapping[str, Callable[[Image.Image, float], Image.Image]]
+
+PIL_OPERATIONS: References = {
     "identity": lambda image, _: image,
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "brightness": lambda image, v: ImageEnhance.Brightness(image).enhance(v),
@@ -36,7 +40,7 @@ def zoomed(image: Image.Image, ratio: float) -> Image.Image:
 
 
 # Those of CTAugment that are different or new.
-PIL_CTA_OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
+PIL_CTA_OPERATIONS: References = {
     **PIL_OPERATIONS,
     "autocontrast": lambda image, v: Image.blend(image, ImageOps.autocontrast(image), v),
     "equalize": lambda image, v: Image.blend(image, ImageOps.equalize(image), v),
@@ -48,21 +52,24 @@ PIL_CTA_OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
 }
 
 
-def by_pil(
-    name: str,
-    images: Tensor,
-    magnitudes: Tensor,
-    operations: Mapping[str, Callable[[Image.Image, float], Image.Image]] = PIL_OPERATIONS,
-) -> Tensor:
+def by_pil(name: str, images: Tensor, magnitudes: Tensor, operations: References = PIL_OPERATIONS) -> Tensor:
     operation = operations[name]
     return torch.stack([from_pil(operation(to_pil(i), v)) for i, v in zip(images, magnitudes.tolist(), strict=True)])
 
 
-def weak_by_pil(image: Tensor, dy: int, dx: int, flipped: bool, padding: int) -> Tensor:
+def weak_by_pil(image: Tensor, draw: WeakDraw, i: int, padding: int) -> Tensor:
+    """The weak view of image number i of a draw."""
     pixels = image.permute(1, 2, 0).numpy()
-    if flipped:
+    if draw.flipped[i]:
         pixels = np.array(ImageOps.mirror(Image.fromarray(pixels)))
     padded = np.pad(pixels, ((padding, padding), (padding, padding), (0, 0)), mode="reflect")
-    top, left = padding + dy, padding + dx
+    top, left = (draw.shift[i] + padding).tolist()
     cropped = padded[top : top + image.shape[1], left : left + image.shape[2]]
     return torch.from_numpy(cropped.copy()).permute(2, 0, 1)
+
+
+def gray_square(image: Tensor, center: Tensor, side: int) -> Tensor:
+    pixels, (y, x) = to_pil(image), center.tolist()
+    top, left = y - side // 2, x - side // 2
+    pixels.paste((127, 127, 127), (left, top, left + side, top + side))
+    return from_pil(pixels)

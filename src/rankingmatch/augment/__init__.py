@@ -4,12 +4,15 @@
 
     views = augmented(RandAugment(cutout=8), images, torch.Generator().manual_seed(0))
 
-`images` and `views` are uint8 tensors (n, c, h, w). The operations are in `OPERATIONS` by name:
+`views` are like `images`. The operations are in `OPERATIONS` by name:
 
     rotated = OPERATIONS["rotate"](images, torch.tensor([10.0, -5.0]))  # degrees, one per image
 
 An operation of your own is added by `register_operation`; the default policies then draw the same as before, and
 ``RandAugment(operation_names=(*RANDAUGMENT_NAMES, "my-operation"))`` uses it.
+
+The functions share these parameters: `images`, uint8 (n, c, h, w) on any device, and `generator`, on the CPU, as is all
+that is drawn for an image.
 
 The reference is PIL: point operations, filters, rotation and shear equal its results bit for bit.
 """
@@ -23,8 +26,15 @@ from rankingmatch.augment.operations import (
     apply_operations,
     register_operation,
 )
-from rankingmatch.augment.policies import Policy, RandAugment, Weak, augmented, cutout
-from rankingmatch.augment.views import ViewSettings, view_policies
+from rankingmatch.augment.policies import (
+    Policy,
+    RandAugment,
+    ViewSettings,
+    Weak,
+    augmented,
+    cutout,
+    view_policies,
+)
 
 __all__ = [
     "CTAUGMENT_NAMES",

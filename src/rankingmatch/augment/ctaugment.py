@@ -7,17 +7,16 @@ results update the rates.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rankingmatch.augment import filters, geometry, lookup
+from rankingmatch.augment import geometry, pixels
 from rankingmatch.augment.operations import OPERATIONS, Operation, apply_operations, find_operations, identity
 from rankingmatch.augment.policies import Weak, WeakDraw, cutout
 from rankingmatch.core.errors import ConfigError
-
-__all__ = ["CTAUGMENT_NAMES", "CTAUGMENT_OPERATIONS", "CTADraw", "CTAugment", "bin_weights"]
 
 DECAY = 0.99
 THRESHOLD = 0.80
@@ -26,27 +25,27 @@ LARGEST_SQUARE = 0.5  # of the shorter side, for the operation "cutout"
 # The ranges are those of the paper's appendix; enhancements have those of the authors' code, which also brightens.
 CTAUGMENT_OPERATIONS: dict[str, Operation] = {
     "identity": Operation("filter", identity, bins=1),
-    "autocontrast": Operation("table", lookup.autocontrast_by, 0, 1),
-    "blur": Operation("filter", filters.blur_by, 0, 1),
-    "brightness": Operation("table", lookup.brightness, 0.1, 2),
-    "color": Operation("filter", filters.color, 0.1, 2),
-    "contrast": Operation("table", lookup.contrast, 0.1, 2),
+    "autocontrast": Operation("table", partial(pixels.blended_table, pixels.autocontrast), 0, 1),
+    "blur": Operation("filter", partial(pixels.blended, pixels.blur), 0, 1),
+    "brightness": Operation("table", pixels.brightness, 0.1, 2),
+    "color": Operation("filter", pixels.color, 0.1, 2),
+    "contrast": Operation("table", pixels.contrast, 0.1, 2),
     "cutout": Operation("filter", identity),  # its squares also have a center: `CTAugment` paints them itself
-    "equalize": Operation("table", lookup.equalize_by, 0, 1),
-    "invert": Operation("table", lookup.invert_by, 0, 1),
-    "posterize": Operation("table", lookup.posterize, 1, 9, bins=8),  # 1…8 bits
+    "equalize": Operation("table", partial(pixels.blended_table, pixels.equalize), 0, 1),
+    "invert": Operation("table", partial(pixels.blended_table, pixels.invert), 0, 1),
+    "posterize": Operation("table", pixels.posterize, 1, 9, bins=8),  # 1…8 bits
     "rescale": Operation("filter", geometry.rescale, 0.5, 1),
     "rotate": Operation("affine", geometry.rotation, -45, 45),
-    "sharpness": Operation("filter", filters.sharpness, 0.1, 2),
+    "sharpness": Operation("filter", pixels.sharpness, 0.1, 2),
     "shear-x": Operation("affine", geometry.shear_x, -0.3, 0.3),
     "shear-y": Operation("affine", geometry.shear_y, -0.3, 0.3),
-    "smooth": Operation("filter", filters.smooth_by, 0, 1),
-    "solarize": Operation("table", lookup.solarize, 0, 1),
+    "smooth": Operation("filter", partial(pixels.blended, pixels.smooth), 0, 1),
+    "solarize": Operation("table", pixels.solarize, 0, 1),
     "translate-x": Operation("affine", geometry.translation_x, -0.3, 0.3),
     "translate-y": Operation("affine", geometry.translation_y, -0.3, 0.3),
 }
 
-# The 19 operations of the paper, in the order of the draws and of the rates in older checkpoints.
+# The 19 operations of the paper, in the order of the draws.
 CTAUGMENT_NAMES = tuple(CTAUGMENT_OPERATIONS)
 
 
@@ -172,33 +171,15 @@ class CTAugment:
         self.rates = rates
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the rates by the operation's name.
-
-        Returns
-        -------
-        dict of str to Tensor
-            For each operation its rates (bins,), a copy.
-        """
+        """Return the rates (bins,) of each operation by its name, as copies."""
         rows = zip(self.operation_names, self.rates, self._bins.tolist(), strict=True)
         return {name: rates[:bins].clone() for name, rates, bins in rows}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the rates.
+        """Restore the rates that `state_dict` returned; ValueError if an operation has another number of bins.
 
-        Parameters
-        ----------
-        state : mapping of str to Tensor
-            What `state_dict` returned, or, as in older checkpoints, one matrix (19, 17) under the key "rates" in the
-            order of `CTAUGMENT_NAMES`. Operations that the policy does not use are ignored; those that are missing
-            start at 1.
-
-        Raises
-        ------
-        ValueError
-            If the rates of an operation have another number of bins.
+        Operations that the policy does not use are ignored; those that are missing start at 1.
         """
-        if "rates" in state:
-            state = _rates_by_name(state["rates"])
         rates = self._initial_rates()
         for row, (name, bins) in enumerate(zip(self.operation_names, self._bins.tolist(), strict=True)):
             if name in state:
@@ -219,13 +200,6 @@ def bin_weights(rates: Tensor, bins: Tensor) -> Tensor:
     weights = torch.where(_own_bins(rates, bins), rates + 0.01, 0.0)
     weights = weights / weights.amax(1, keepdim=True)
     return torch.where(weights < THRESHOLD, 0.0, weights)
-
-
-def _rates_by_name(matrix: Tensor) -> dict[str, Tensor]:
-    """The rates of older checkpoints, one matrix for the paper's 19 operations, by name."""
-    if matrix.shape != (19, 17):
-        raise ValueError(f"the rates have the shape {tuple(matrix.shape)}, not (19, 17)")
-    return {name: row[: CTAUGMENT_OPERATIONS[name].bins] for name, row in zip(CTAUGMENT_NAMES, matrix, strict=True)}
 
 
 def _own_bins(rates: Tensor, bins: Tensor) -> Tensor:

@@ -4,18 +4,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = [
-    "affine",
-    "crop_and_flip",
-    "quarter_turns",
-    "rescale",
-    "rotation",
-    "shear_x",
-    "shear_y",
-    "translation_x",
-    "translation_y",
-]
-
 
 def crop_and_flip(images: Tensor, shift: Tensor, flipped: Tensor) -> Tensor:
     """Flip the images where `flipped` (n,), pad by reflection and crop at `shift` (n, 2) = (dy, dx).
@@ -24,26 +12,21 @@ def crop_and_flip(images: Tensor, shift: Tensor, flipped: Tensor) -> Tensor:
     mirror image, and is copied as a whole.
     """
     count, channels, height, width = images.shape
-    reach = int(shift[:, 1].abs().max()) if count else 0
-    padded = _padded(images, reach)
+    if count == 0:
+        return images
+    reach = int(shift[:, 1].abs().max())
+    if 0 < reach < width:
+        padded = F.pad(images, (reach, reach, 0, 0), mode="reflect")
+    else:
+        padded = images[..., _reflected(torch.arange(-reach, width + reach, device=images.device), width)]
     both = torch.cat([padded, padded.flip(3)])
     shift, flipped = shift.to(images.device), flipped.to(images.device)
     number = torch.arange(count, device=images.device) + count * flipped
     row = _reflected(torch.arange(height, device=images.device) + shift[:, :1], height)
     plane = (number[:, None] * channels + torch.arange(channels, device=images.device))[:, :, None]
     start = (plane * height + row[:, None]) * padded.shape[3] + (reach + shift[:, 1])[:, None, None]
-    if count == 0:
-        return images
     slices = both.as_strided((both.numel() - width + 1, width), (1, 1))
     return slices.index_select(0, start.flatten()).view(images.shape)
-
-
-def _padded(images: Tensor, reach: int) -> Tensor:
-    """Pad images with `reach` mirrored columns on both sides."""
-    width = images.shape[3]
-    if 0 < reach < width:
-        return F.pad(images, (reach, reach, 0, 0), mode="reflect")
-    return images[..., _reflected(torch.arange(-reach, width + reach, device=images.device), width)]
 
 
 def affine(images: Tensor, matrix: Tensor) -> Tensor:
@@ -70,20 +53,7 @@ def affine(images: Tensor, matrix: Tensor) -> Tensor:
 
 
 def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
-    """Rotate images counterclockwise by multiples of 90°.
-
-    Parameters
-    ----------
-    images : Tensor
-        Images (n, c, h, w).
-    turns : Tensor
-        The number of quarter turns of each image (n,), 0 to 3, on the CPU; 0 or 2 if the images are not square.
-
-    Returns
-    -------
-    Tensor
-        Images (n, c, h, w).
-    """
+    """Rotate images counterclockwise by 90° as often as `turns` (n,) says, 0 to 3; 0 or 2 if they are not square."""
     result = images.clone()
     for number in (1, 2, 3):
         rows = (turns == number).nonzero().squeeze(1).to(images.device)
@@ -94,10 +64,8 @@ def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
 
 def rescale(images: Tensor, ratio: Tensor) -> Tensor:
     """Enlarge the center of each image, `ratio` of its sides, to the full size (nearest neighbor)."""
-    height, width = images.shape[2:]
-    y = _enlarged(height, ratio).to(images.device)
-    x = _enlarged(width, ratio).to(images.device)
-    return _gather(images, y[:, :, None] * width + x[:, None, :])
+    y, x = (_enlarged(length, ratio).to(images.device) for length in images.shape[2:])
+    return _gather(images, y[:, :, None] * images.shape[3] + x[:, None, :])
 
 
 def _enlarged(length: int, ratio: Tensor) -> Tensor:

@@ -1,24 +1,14 @@
 """Image operations over a batch, with one magnitude per image, and the table of the operations known by name."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rankingmatch.augment import filters, geometry, lookup
+from rankingmatch.augment import geometry, pixels
 from rankingmatch.core.errors import ConfigError, unknown_name
-
-__all__ = [
-    "OPERATIONS",
-    "RANDAUGMENT_NAMES",
-    "Operation",
-    "apply_operations",
-    "find_operations",
-    "identity",
-    "register_operation",
-]
 
 OperationKind = Literal["table", "affine", "filter"]
 _KINDS: tuple[OperationKind, ...] = ("table", "affine", "filter")
@@ -61,7 +51,7 @@ class Operation:
         if self.kind == "affine":
             return geometry.affine(images, self.function(magnitude, *images.shape[2:]))
         result = self.function(images, magnitude)
-        return lookup.look_up(images, result) if self.kind == "table" else result
+        return pixels.look_up(images, result) if self.kind == "table" else result
 
 
 def identity(images: Tensor, _: Tensor) -> Tensor:
@@ -71,17 +61,17 @@ def identity(images: Tensor, _: Tensor) -> Tensor:
 
 OPERATIONS: dict[str, Operation] = {
     "identity": Operation("filter", identity, bins=1),
-    "autocontrast": Operation("table", lookup.autocontrast),
-    "brightness": Operation("table", lookup.brightness, 0.05, 0.95),
-    "color": Operation("filter", filters.color, 0.05, 0.95),
-    "contrast": Operation("table", lookup.contrast, 0.05, 0.95),
-    "equalize": Operation("table", lookup.equalize),
-    "posterize": Operation("table", lookup.posterize, 4, 9),  # the fraction is dropped: 4…8 bits, equally often
+    "autocontrast": Operation("table", pixels.autocontrast),
+    "brightness": Operation("table", pixels.brightness, 0.05, 0.95),
+    "color": Operation("filter", pixels.color, 0.05, 0.95),
+    "contrast": Operation("table", pixels.contrast, 0.05, 0.95),
+    "equalize": Operation("table", pixels.equalize),
+    "posterize": Operation("table", pixels.posterize, 4, 9),  # the fraction is dropped: 4…8 bits, equally often
     "rotate": Operation("affine", geometry.rotation, -30, 30),
-    "sharpness": Operation("filter", filters.sharpness, 0.05, 0.95),
+    "sharpness": Operation("filter", pixels.sharpness, 0.05, 0.95),
     "shear-x": Operation("affine", geometry.shear_x, -0.3, 0.3),
     "shear-y": Operation("affine", geometry.shear_y, -0.3, 0.3),
-    "solarize": Operation("table", lookup.solarize, 0, 1),
+    "solarize": Operation("table", pixels.solarize, 0, 1),
     "translate-x": Operation("affine", geometry.translation_x, -0.3, 0.3),
     "translate-y": Operation("affine", geometry.translation_y, -0.3, 0.3),
 }
@@ -91,59 +81,28 @@ RANDAUGMENT_NAMES = tuple(OPERATIONS)
 
 
 def register_operation(name: str, operation: Operation) -> None:
-    """Add an operation to `OPERATIONS`, so that policies can use it by name.
-
-    The default policies draw the same as before; a policy uses the operation if its `operation_names` include it, as in
-    ``RandAugment(operation_names=(*RANDAUGMENT_NAMES, "my-operation"))``.
-
-    Parameters
-    ----------
-    name : str
-        A name that no other operation has.
-    operation : Operation
-        The operation.
-
-    Raises
-    ------
-    ConfigError
-        If the name is taken.
-    """
+    """Add an `operation` to `OPERATIONS` for policies whose `operation_names` include its `name`, which must be new."""
     if name in OPERATIONS:
         raise ConfigError(f"there is already an operation '{name}'; choose another name")
     OPERATIONS[name] = operation
 
 
-def find_operations(names: Iterable[str], table: Mapping[str, Operation]) -> list[Operation]:
+def find_operations(names: Sequence[str], table: Mapping[str, Operation]) -> list[Operation]:
     """Look operations up by name; ConfigError if a name is unknown."""
-    found = []
     for name in names:
         if name not in table:
             raise unknown_name("operation", name, table)
-        found.append(table[name])
-    return found
+    return [table[name] for name in names]
 
 
 def apply_operations(images: Tensor, index: Tensor, unit: Tensor, operations: Sequence[Operation]) -> Tensor:
     """Apply to each image its own operation at its own magnitude.
 
+    `index` (n,) has the positions of the images' operations in `operations`; `unit` (n,), in [0, 1), says where the
+    magnitude lies in the operation's range.
+
     Images are sorted by operation and back again, so that each operation runs once, on the images that drew it: all
     table operations share one lookup and all affine ones share one gather.
-
-    Parameters
-    ----------
-    images : Tensor
-        uint8 images (n, c, h, w).
-    index : Tensor
-        Positions in `operations` (n,), on the CPU.
-    unit : Tensor
-        Numbers in [0, 1) (n,), on the CPU: where the magnitude lies in the operation's range.
-    operations : sequence of Operation
-        The operations to choose from.
-
-    Returns
-    -------
-    Tensor
-        uint8 images (n, c, h, w).
     """
     by_kind = sorted(range(len(operations)), key=lambda position: _KINDS.index(operations[position].kind))
     chosen = [operations[position] for position in by_kind]
@@ -157,7 +116,7 @@ def apply_operations(images: Tensor, index: Tensor, unit: Tensor, operations: Se
             arguments = (magnitude, *images.shape[2:]) if operation.kind == "affine" else (part, magnitude)
             computed[operation.kind].append(operation.function(*arguments))
     results, done = [], 0
-    for kind, apply in (("table", lookup.look_up), ("affine", geometry.affine)):
+    for kind, apply in (("table", pixels.look_up), ("affine", geometry.affine)):
         if computed[kind]:
             values = torch.cat(computed[kind])
             results.append(apply(sorted_images[done : done + len(values)], values))

@@ -1,19 +1,18 @@
-"""Policies: how random views of images are made.
+"""Policies: how random views of images are made; and the settings of the weak, the medium and the strong view.
 
 A policy first draws random numbers, on the CPU and for the whole batch, then applies them on the images' device. The
 two steps are separate so that a batch divided over processes is augmented exactly as on a single process.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from rankingmatch.augment.geometry import crop_and_flip
 from rankingmatch.augment.operations import OPERATIONS, RANDAUGMENT_NAMES, apply_operations, find_operations
-
-__all__ = ["Policy", "RandAugment", "StrongDraw", "Weak", "WeakDraw", "augmented", "cutout"]
+from rankingmatch.core.options import option
 
 MID_GRAY = 127
 
@@ -153,19 +152,7 @@ class RandAugment:
 def cutout(images: Tensor, center: Tensor, size: int | Tensor) -> Tensor:
     """Paint a gray square over each image, clipped at the border.
 
-    Parameters
-    ----------
-    images : Tensor
-        uint8 images (n, c, h, w).
-    center : Tensor
-        Centers (y, x) of the squares (n, 2).
-    size : int or Tensor
-        The side of the squares in pixels: one number, or (n,).
-
-    Returns
-    -------
-    Tensor
-        uint8 images (n, c, h, w).
+    `center` (n, 2) has the centers (y, x) of the squares, and `size`, one number or (n,), their sides in pixels.
     """
     side = torch.as_tensor(size).expand(len(images)).to(images.device)[:, None]
     start = center.to(images.device) - side // 2
@@ -183,21 +170,48 @@ def _between(length: int, start: Tensor, size: Tensor) -> Tensor:
 
 
 def augmented(policy: Policy, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Make a random view of each image.
-
-    Parameters
-    ----------
-    policy : Policy
-        How to make it: `Weak`, `RandAugment`, `CTAugment` or your own.
-    images : Tensor
-        uint8 images (n, c, h, w).
-    generator : torch.Generator
-        A generator on the CPU; every image gets its own draw.
-
-    Returns
-    -------
-    Tensor
-        uint8 images (n, c, h, w).
-    """
+    """Make a random view of each image by a `policy`: `Weak`, `RandAugment`, `CTAugment` or your own."""
     count, _, height, width = images.shape
     return policy.apply(images, policy.draw(count, height, width, generator))
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """How the weak and the strong view of an image are made."""
+
+    flip: bool = option(True, "Weak and strong views: flip half of the images horizontally.")
+    padding: int = option(
+        4,
+        "Weak and strong views: shift by up to this many pixels, with reflect padding.",
+        interval="[0, 1024]",
+    )
+    strong: Literal["randaugment", "ctaugment"] = option(
+        "randaugment",
+        "Strong view: RandAugment draws magnitudes at random; CTAugment learns at which ones the model still "
+        "recognizes labeled images.",
+    )
+    bank_views: int = option(
+        6,
+        "With {tune} top or head: number of weak and of strong views of each image that are computed in advance.",
+        interval="[1, 64]",
+    )
+    operations: int = option(2, "Strong view: number of operations drawn for each image.", interval="[0, 1024]")
+    operation_probability: float = option(
+        0.5, "RandAugment: probability that a drawn operation is applied.", interval="[0, 1]"
+    )
+    cutout: int = option(16, "Strong view: side of the gray square (cutout), in pixels.", interval="[0, 1024]")
+
+
+def view_policies(settings: ViewSettings) -> dict[str, Policy]:
+    """Make the policies named "weak", "medium" and "strong" of `settings`.
+
+    A policy that learns is in its initial state. The medium view is RandAugment with one operation.
+    """
+    from rankingmatch.augment.ctaugment import CTAugment  # which imports this module
+
+    weak = Weak(settings.flip, settings.padding)
+    medium = RandAugment(weak, 1, settings.operation_probability, settings.cutout)
+    strong: Policy = RandAugment(weak, settings.operations, settings.operation_probability, settings.cutout)
+    if settings.strong == "ctaugment":
+        strong = CTAugment(weak, settings.operations, settings.cutout)
+    return {"weak": weak, "medium": medium, "strong": strong}

@@ -11,7 +11,7 @@ import pytest
 
 from rankingmatch.cli import cli, main
 from rankingmatch.cli.flags import Flag, method_flags
-from rankingmatch.core.errors import ConfigError, DivergedError
+from rankingmatch.core.errors import ConfigError, DataError, DivergedError
 from rankingmatch.core.options import HUGE, TINY, Option, check, options_of
 from rankingmatch.methods import METHODS, hyperparameters_of
 from rankingmatch.runs.config import SECTIONS, resolve
@@ -61,7 +61,7 @@ def test_the_smallest_and_largest_number_train_or_are_refused(
         list(itertools.islice(training_records(job), 2))
     except DivergedError:
         pass
-    except ConfigError as error:
+    except (ConfigError, DataError) as error:
         named = error.settings
     assert option.name in named
 

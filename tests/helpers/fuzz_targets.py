@@ -43,49 +43,49 @@ class Target:
     read: Callable[[Path, bytes], object]
 
 
-def files_below(place: Path) -> list[tuple[Path, bytes]]:
-    return [(path, path.read_bytes()) for path in sorted(place.rglob("*")) if path.is_file()]
+def written(seeds: list[tuple[Path, bytes]], read: Callable[[Path], object]) -> Target:
+    """Files that are read where they are written."""
+
+    def write_and_read(path: Path, content: bytes) -> object:
+        path.write_bytes(content)
+        return read(path)
+
+    return Target(seeds, write_and_read)
 
 
 def benchmark_files(name: str, make: Callable[[Path], object]) -> Callable[[Path], Target]:
-    """The original files of a dataset, one of them damaged at a time, loaded by its name."""
+    """The original files of a dataset, one damaged at a time, and inside, too, if it is zipped; loaded by its name."""
 
     def target(place: Path) -> Target:
-        folder, cache = place / "data", place / "cache"
+        folder = place / "data"
         folder.mkdir()
         make(folder)
-        seeds = files_below(folder)
+        good = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+        inside = {path.with_suffix(""): gzip.decompress(good[path]) for path in good if path.suffix == ".gz"}
 
         def read(path: Path, content: bytes) -> object:
-            before = path.read_bytes()
-            path.write_bytes(content)
+            stored = path if path in good else path.with_name(f"{path.name}.gz")
+            stored.write_bytes(content if path in good else gzip.compress(content, 1))
             try:
                 return benchmark(name).load(folder)
             finally:
-                path.write_bytes(before)
-                shutil.rmtree(cache, ignore_errors=True)
+                stored.write_bytes(good[stored])
+                shutil.rmtree(place / "cache", ignore_errors=True)
 
-        return Target(seeds, read)
+        return Target([*good.items(), *inside.items()], read)
 
     return target
 
 
-def tar(place: Path) -> Target:
-    """The archive damaged as it is, and damaged inside and zipped again."""
+def cifar10_archive(place: Path) -> None:
     original_files.cifar10_binary(place)
     original_files.packed(place, "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
-    path = place / "cifar-10-binary.tar.gz"
-    inside = path.with_suffix("")
-    cache = place / "cache"
 
-    def read(where: Path, content: bytes) -> object:
-        path.write_bytes(gzip.compress(content, 1) if where == inside else content)
-        try:
-            return benchmark("cifar10").load(place)
-        finally:
-            shutil.rmtree(cache, ignore_errors=True)
 
-    return Target([(path, path.read_bytes()), (inside, gzip.decompress(path.read_bytes()))], read)
+def decoded(path: Path) -> object:
+    """The images of shards, listed and decoded."""
+    contents = scan_folder(path)
+    return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
 
 
 def shards(place: Path) -> Target:
@@ -98,12 +98,7 @@ def shards(place: Path) -> Target:
         path = write_tar(place / f"{number}.tar", [*samples(root), *(extra if number else extra[1:])], format)
         seeds.append((path, path.read_bytes()))
 
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        contents = scan_folder(path)
-        return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
-
-    return Target(seeds, read)
+    return written(seeds, decoded)
 
 
 def parquet(place: Path) -> Target:
@@ -111,30 +106,7 @@ def parquet(place: Path) -> Target:
     images = [path.read_bytes() for path in sorted(class_folders(place / "photos", each=2).rglob("*.png"))]
     path = write_parquet(place / "x.parquet", [*images, None], [0, 0, 1, 1, 2, 2, 1])
 
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        contents = scan_folder(path)
-        return contents.fingerprint(), list(decode_files(map(contents.path, contents.stored), (16, 16, 3)))
-
-    return Target([(path, path.read_bytes())], read)
-
-
-def idx(place: Path) -> Target:
-    """Plain files damaged, and zipped ones damaged as they are and inside."""
-    original_files.fashion_mnist(place)
-    zipped = {path: path.read_bytes() for path in place.glob("*.gz")}
-    plain = [(path.with_suffix(""), gzip.decompress(content)) for path, content in zipped.items()]
-
-    def read(path: Path, content: bytes) -> object:
-        packed = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
-        packed.write_bytes(content if path.suffix == ".gz" else gzip.compress(content, 1))
-        try:
-            return benchmark("fashion-mnist").load(place)
-        finally:
-            packed.write_bytes(zipped[packed])
-            shutil.rmtree(place / "cache", ignore_errors=True)
-
-    return Target([*zipped.items(), *plain], read)
+    return written([(path, path.read_bytes())], decoded)
 
 
 def labels_csv(place: Path) -> Target:
@@ -145,11 +117,8 @@ def labels_csv(place: Path) -> Target:
     other = "\ufefflabel,file\r\n" + "".join(f'"{label}",{file}\r\n' for file, label in pairs)
     table = place / "labels.csv"
 
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        return scan_folder(root, labels_csv=path).fingerprint()
-
-    return Target([(table, one.encode()), (table, other.encode())], read)
+    seeds = [(table, one.encode()), (table, other.encode())]
+    return written(seeds, lambda path: scan_folder(root, labels_csv=path).fingerprint())
 
 
 def label_journal(place: Path) -> Target:
@@ -161,8 +130,7 @@ def label_journal(place: Path) -> Target:
     events += [LabelEvent("", "teal", "class:green", "92", "rename"), LabelEvent(files[2], origin="undo", time="93")]
     content = b"file,label,part,time,origin\n" + format_events(events)
 
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
+    def read(path: Path) -> object:
         session = open_session(root, path)
         try:
             session.state()
@@ -170,23 +138,23 @@ def label_journal(place: Path) -> Target:
             session.journal.close()
         return scan_folder(root, labels_csv=path).fingerprint()
 
-    return Target([(place / "journal.csv", content)], read)
+    return written([(place / "journal.csv", content)], read)
 
 
 def images(place: Path) -> Target:
     """A photograph in each format and mode, read as for training and for prediction."""
-    colour, grey = to_pil(photographs(side=48)[3]), to_pil(photographs(1, 48)[5])
+    color, gray = to_pil(photographs(side=48)[3]), to_pil(photographs(1, 48)[5])
     exif = Image.Exif()
     exif[0x0112] = 6
     kinds = [
-        *((colour, ending, {}) for ending in ("jpg", "png", "webp", "bmp", "tif", "ppm", "jp2", "avif")),
-        *((grey, ending, {}) for ending in ("jpg", "png", "pgm")),
-        *((colour.convert("P"), ending, {"transparency": 3}) for ending in ("png", "gif")),
-        *((colour.convert("RGBA"), ending, {}) for ending in ("png", "webp", "tif")),
-        (grey.convert("I;16"), "png", {}),
-        (grey.convert("I;16"), "tif", {"compression": "tiff_lzw"}),
-        (colour.convert("CMYK"), "jpg", {"exif": exif}),
-        (colour, "jpg", {"exif": exif, "progressive": True}),
+        *((color, ending, {}) for ending in ("jpg", "png", "webp", "bmp", "tif", "ppm", "jp2", "avif")),
+        *((gray, ending, {}) for ending in ("jpg", "png", "pgm")),
+        *((color.convert("P"), ending, {"transparency": 3}) for ending in ("png", "gif")),
+        *((color.convert("RGBA"), ending, {}) for ending in ("png", "webp", "tif")),
+        (gray.convert("I;16"), "png", {}),
+        (gray.convert("I;16"), "tif", {"compression": "tiff_lzw"}),
+        (color.convert("CMYK"), "jpg", {"exif": exif}),
+        (color, "jpg", {"exif": exif, "progressive": True}),
     ]
     seeds = []
     for number, (image, ending, options) in enumerate(kinds):
@@ -194,12 +162,7 @@ def images(place: Path) -> Target:
         image.save(content, Image.registered_extensions()[f".{ending}"], **options)  # type: ignore[arg-type]
         seeds.append((place / f"{number}.{ending}", content.getvalue()))
 
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        read_header(str(path))
-        return decode(str(path), (32, 32, 3))
-
-    return Target(seeds, read)
+    return written(seeds, lambda path: (read_header(str(path)), decode(str(path), (32, 32, 3))))
 
 
 def run_files(place: Path) -> Target:
@@ -252,14 +215,8 @@ def kept_results(place: Path) -> Target:
         run = Run(place / cell.directory)
         list(training_records(start(run, cell.plan)))
         kept.add(kept_run(cell, run))
-    content = path.read_bytes()
-
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        found = KeptResults(path).of(grid)
-        return found, kept_outcome(recipe, path)
-
-    return Target([(path, content)], read)
+    seeds = [(path, path.read_bytes())]
+    return written(seeds, lambda path: (KeptResults(path).of(grid), kept_outcome(recipe, path)))
 
 
 def kept_labelings(place: Path) -> Target:
@@ -267,23 +224,13 @@ def kept_labelings(place: Path) -> Target:
     path = place / "labeling-digits.json"
     one = Simulation("ours", 0, (10, 20), (30.0, 20.5), (Look(10, 60, 33), Look(9, 50, 22)))
     keep_rows(path, "rankingmatch bench labeling", [{"data": "digits", **asdict(one)}])
-
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        return read_labelings(path)
-
-    return Target([(path, path.read_bytes())], read)
+    return written([(path, path.read_bytes())], read_labelings)
 
 
 def recipes(place: Path) -> Target:
     names = ("demo", "table5", "table9", "weak-pass")
     seeds = [(place / f"{name}.toml", (RECIPES / f"{name}.toml").read_bytes()) for name in names]
-
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
-        return cells(read_recipe(str(path)), folds=None, scale=None, given={})
-
-    return Target(seeds, read)
+    return written(seeds, lambda path: cells(read_recipe(str(path)), folds=None, scale=None, given={}))
 
 
 def checkpoints(place: Path) -> Target:
@@ -326,25 +273,24 @@ def models(place: Path) -> Target:
     content = path.read_bytes()
     images = torch.zeros((2, 1, 8, 8), dtype=torch.uint8)
 
-    def read(path: Path, content: bytes) -> object:
-        path.write_bytes(content)
+    def read(path: Path) -> object:
         if path.name == "weights.safetensors":
             return make_classifier("wrn-10-1", 3, torch.zeros(1), torch.ones(1), weights=str(path))
         model, _ = load_model(path, CPU)
         return model(images)
 
-    return Target([(path, content), (place / "weights.safetensors", content)], read)
+    return written([(path, content), (place / "weights.safetensors", content)], read)
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "labels-csv": labels_csv,
     "label-journal": label_journal,
-    "idx": idx,
+    "idx": benchmark_files("fashion-mnist", original_files.fashion_mnist),
     "cifar-bin": benchmark_files("cifar100", original_files.cifar100_binary),
     "stl10-bin": benchmark_files("stl10", original_files.stl10),
     "mat": benchmark_files("svhn", original_files.svhn),
     "pickle": benchmark_files("cifar100", original_files.cifar100_python),
-    "tar": tar,
+    "tar": benchmark_files("cifar10", cifar10_archive),
     "shards": shards,
     "parquet": parquet,
     "zip": benchmark_files("tiny-imagenet", original_files.tiny_imagenet),

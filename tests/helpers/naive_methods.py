@@ -407,24 +407,11 @@ def finessl(h: Any, steps: list[Step]) -> list[float]:
 
 
 ORACLES = {
-    "supervised": supervised,
-    "pseudo-label": pseudo_label,
-    "pi-model": pi_model,
-    "mean-teacher": mean_teacher,
-    "uda": uda,
-    "fixmatch-ra": fixmatch,
-    "fixmatch-cta": fixmatch,
-    "flexmatch": flexmatch,
-    "freematch": freematch,
-    "softmatch": softmatch,
-    "adamatch": adamatch,
-    "dash": dash,
-    "comatch": comatch,
-    "simmatch": simmatch,
-    "defixmatch": defixmatch,
-    "refixmatch": refixmatch,
-    "crmatch": crmatch,
-    "sequencematch": sequencematch,
-    "finessl": finessl,
+    **{
+        function.__name__.replace("_", "-"): function for function in (supervised, pseudo_label, pi_model, mean_teacher)
+    },
+    **{function.__name__: function for function in (uda, flexmatch, freematch, softmatch, adamatch, dash, comatch)},
+    **{function.__name__: function for function in (simmatch, defixmatch, refixmatch, crmatch, sequencematch, finessl)},
+    **dict.fromkeys(("fixmatch-ra", "fixmatch-cta"), fixmatch),
     **{f"rankingmatch-{ranking}": rankingmatch for ranking in ("bm", "ct", "bh", "ba", "bm+ct")},
 }

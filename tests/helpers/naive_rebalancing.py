@@ -1,12 +1,16 @@
 """The remedies for unbalanced classes as plain Python loops, from their papers' formulas.
 
-A step is a `Step` of lists. A remedy takes the steps of a run, in order, and gives FixMatch's total loss for each.
+A step is a `Step` of lists. A remedy takes a `Run` of steps, in order, and gives FixMatch's total loss for each.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
-from naive import Rows, cross_entropy, mean_of, softmax
+import naive_methods
+from naive import Rows, cross_entropy, mean_of, soft_cross_entropy, softmax
+from naive_methods import argmax, unit
 
 THRESHOLD = 0.95
 
@@ -27,12 +31,25 @@ class Step:
     draws: list[float]  # uniform in [0, 1)
 
 
+@dataclass
+class Run:
+    """The first steps of a run, and what a remedy knows of it."""
+
+    steps: list[Step]
+    counts: list[int]  # of labels
+    strength: float | None
+    pool: int  # unlabeled images
+    length: int  # steps of the whole run
+    remedy: Any
+    given: list[int] = field(default_factory=list)  # the labels that CReST has given, once its oracle has run
+
+    @property
+    def shares(self) -> list[float]:
+        return [n / sum(self.counts) for n in self.counts]
+
+
 def plus(row: list[float], shift: list[float], sign: float = 1.0) -> list[float]:
     return [a + sign * b for a, b in zip(row, shift, strict=True)]
-
-
-def share_of_labels(counts: list[int]) -> list[float]:
-    return [n / sum(counts) for n in counts]
 
 
 def total_loss(labels: list[int], labeled: Rows, targets: Rows, strong: Rows) -> float:
@@ -40,44 +57,43 @@ def total_loss(labels: list[int], labeled: Rows, targets: Rows, strong: Rows) ->
     loss = sum(cross_entropy(row, y) for row, y in zip(labeled, labels, strict=True)) / len(labels)
     for q, row in zip(targets, strong, strict=True):
         if max(q) >= THRESHOLD:
-            loss += cross_entropy(row, q.index(max(q))) / len(strong)
+            loss += cross_entropy(row, argmax(q)) / len(strong)
     return loss
 
 
 def aligned(rows: Rows, wanted: list[float], seen: list[float]) -> Rows:
-    targets = []
-    for row in rows:
-        ratio = [q * w / s for q, w, s in zip(softmax(row), wanted, seen, strict=True)]
-        targets.append([value / sum(ratio) for value in ratio])
-    return targets
+    return [naive_methods.aligned(softmax(row), wanted, seen) for row in rows]
 
 
-def alignment(steps: list[Step], counts: list[int]) -> list[float]:
-    pi, losses = share_of_labels(counts), []
-    means = [[1 / len(pi)] * len(pi)] * 128
-    for step in steps:
-        targets = aligned(step.weak, pi, mean_of(means[-128:]))
+def none(run: Run) -> list[float]:
+    return [
+        total_loss(step.labels, step.labeled, [softmax(row) for row in step.weak], step.strong) for step in run.steps
+    ]
+
+
+def alignment(run: Run) -> list[float]:
+    means, losses = [[1 / len(run.counts)] * len(run.counts)] * 128, []
+    for step in run.steps:
+        targets = aligned(step.weak, run.shares, mean_of(means[-128:]))
         losses.append(total_loss(step.labels, step.labeled, targets, step.strong))
         means.append(mean_of([softmax(row) for row in step.weak]))
     return losses
 
 
-def logit_adjustment(steps: list[Step], counts: list[int], tau: float) -> list[float]:
-    shift = [tau * math.log(share) for share in share_of_labels(counts)]
-    return [
-        total_loss(
-            step.labels,
-            [plus(row, shift) for row in step.labeled],
-            [softmax(row) for row in step.weak],
-            step.strong,
-        )
-        for step in steps
-    ]
+def logit_adjustment(run: Run) -> list[float]:
+    shift = [(run.strength or 1.0) * math.log(share) for share in run.shares]
+    losses = []
+    for step in run.steps:
+        labeled, targets = [plus(row, shift) for row in step.labeled], [softmax(row) for row in step.weak]
+        losses.append(total_loss(step.labels, labeled, targets, step.strong))
+    return losses
 
 
-def debiaspl(steps: list[Step], classes: int, strength: float, decay: float) -> list[float]:
-    average, losses = [1 / classes] * classes, []
-    for step in steps:
+def debiaspl(run: Run) -> list[float]:
+    """200 steps are so few that the decay is PyTorch's 0.9 for BatchNorm."""
+    strength, decay = run.strength or 0.5, 0.9
+    average, losses = [1 / len(run.counts)] * len(run.counts), []
+    for step in run.steps:
         before = [strength * math.log(p) for p in average]
         targets = [softmax(plus(row, before, -1.0)) for row in step.weak]
         mean = mean_of([softmax(row) for row in step.weak])
@@ -88,28 +104,22 @@ def debiaspl(steps: list[Step], classes: int, strength: float, decay: float) -> 
     return losses
 
 
-def linear(rows: Rows, weight: Rows, bias: list[float]) -> Rows:
-    return [
-        [sum(w * x for w, x in zip(weight[k], row, strict=True)) + bias[k] for k in range(len(bias))] for row in rows
-    ]
-
-
-def abc(steps: list[Step], counts: list[int], weight: Rows, bias: list[float], length: int) -> list[float]:
-    losses = []
-    for number, step in enumerate(steps):
-        targets = [softmax(row) for row in linear(step.weak_features, weight, bias)]
-        own = linear(step.labeled_features, weight, bias), linear(step.strong_features, weight, bias)
-        loss = total_loss(step.labels, own[0], targets, own[1])
+def abc(run: Run) -> list[float]:
+    losses, counts = [], run.counts
+    for number, step in enumerate(run.steps):
+        labeled, weak, strong = (
+            [naive_methods.linear(run.remedy.head, row) for row in rows]
+            for rows in (step.labeled_features, step.weak_features, step.strong_features)
+        )
+        loss = total_loss(step.labels, labeled, [softmax(row) for row in weak], strong)
         draws = iter(step.draws)
         for row, label in zip(step.labeled, step.labels, strict=True):
             if next(draws) < min(counts) / counts[label]:
                 loss += cross_entropy(row, label) / len(step.labels)
-        for weak, strong in zip(step.weak, step.strong, strict=True):
-            q = softmax(weak)
-            kept = min(counts) / counts[q.index(max(q))]
-            drawn = next(draws) < 1 - number / length * (1 - kept)
+        for q, row in zip(map(softmax, step.weak), step.strong, strict=True):
+            drawn = next(draws) < 1 - number / run.length * (1 - min(counts) / counts[argmax(q)])
             if drawn and max(q) >= THRESHOLD:
-                loss += sum(p * cross_entropy(strong, k) for k, p in enumerate(q)) / len(step.strong)
+                loss += soft_cross_entropy(row, q) / len(step.strong)
         losses.append(loss)
     return losses
 
@@ -143,39 +153,38 @@ def darp_refined(p: Rows, wanted: list[float], alternations: int = 10) -> Rows:
     return [[v / sum(row) for v in row] for row in x]
 
 
-def darp(steps: list[Step], counts: list[int], pool: int, length: int) -> list[float]:
-    wanted = [pool * share for share in share_of_labels(counts)]
-    predictions = [[1 / len(counts)] * len(counts) for _ in range(pool)]
+def darp(run: Run) -> list[float]:
+    wanted = [run.pool * share for share in run.shares]
+    predictions = [[1 / len(wanted)] * len(wanted) for _ in range(run.pool)]
     refined, losses = predictions, []
-    for number, step in enumerate(steps):
+    for number, step in enumerate(run.steps):
         for row, place in zip(step.weak, step.rows, strict=True):
             predictions[place] = softmax(row)
         targets = [softmax(row) for row in step.weak]
-        if number >= 0.4 * length:
-            if (number - int(0.4 * length)) % 10 == 0:
+        if number >= 0.4 * run.length:
+            if (number - int(0.4 * run.length)) % 10 == 0:
                 refined = darp_refined(darp_without_noise(predictions, wanted), wanted)
             targets = [refined[place] for place in step.rows]
         losses.append(total_loss(step.labels, step.labeled, targets, step.strong))
     return losses
 
 
-def crest(steps: list[Step], counts: list[int], alpha: float, pool: int, length: int) -> tuple[list[float], list[int]]:
-    """The losses, and the labels that the images of the pool have at the end: -1 if none."""
-    pi, losses, generations = share_of_labels(counts), [], 6
+def crest(run: Run) -> list[float]:
+    pi, counts, losses, generations = run.shares, run.counts, [], 6
     ranked = sorted(range(len(counts)), key=lambda k: -counts[k])
-    rate = {k: (counts[ranked[-1 - rank]] / max(counts)) ** alpha for rank, k in enumerate(ranked)}
+    rate = {k: (counts[ranked[-1 - r]] / max(counts)) ** (run.strength or 1 / 3) for r, k in enumerate(ranked)}
     means = [[1 / len(pi)] * len(pi)] * 128
     predictions: dict[int, list[float]] = {}
-    given, generation = [-1] * pool, 0
-    for number, step in enumerate(steps):
-        if number >= (generation + 1) * length / generations:
+    run.given, generation = [-1] * run.pool, 0
+    for number, step in enumerate(run.steps):
+        if number >= (generation + 1) * run.length / generations:
             generation += 1
-            given = [-1] * pool
+            run.given = [-1] * run.pool
             for k in range(len(pi)):
-                of_class = [place for place, q in sorted(predictions.items()) if q.index(max(q)) == k]
+                of_class = [place for place, q in sorted(predictions.items()) if argmax(q) == k]
                 of_class.sort(key=lambda place: -max(predictions[place]))
                 for place in of_class[: int(rate[k] * len(of_class))]:
-                    given[place] = k
+                    run.given[place] = k
         for row, place in zip(step.weak, step.rows, strict=True):
             predictions[place] = softmax(row)
         exponent = 1.0 - 0.5 * generation / (generations - 1)
@@ -183,32 +192,42 @@ def crest(steps: list[Step], counts: list[int], alpha: float, pool: int, length:
         targets = aligned(step.weak, wanted, mean_of(means[-128:]))
         losses.append(total_loss(step.labels, step.labeled, targets, step.strong))
         means.append(mean_of([softmax(row) for row in step.weak]))
-    return losses, given
+    return losses
 
 
-def cosine(a: list[float], b: list[float]) -> float:
-    product = sum(x * y for x, y in zip(a, b, strict=True))
-    return product / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(y * y for y in b))
-
-
-def daso(steps: list[Step], classes: int, temperature: float, length: int, size: int) -> list[float]:
-    queues: list[Rows] = [[] for _ in range(classes)]
-    counts, used, losses = [0] * classes, [1] * classes, []
-    for number, step in enumerate(steps):
+def daso(run: Run) -> list[float]:
+    classes = range(len(run.counts))
+    queues: list[Rows] = [[] for _ in classes]
+    counts, used, losses = [0 for _ in classes], [1 for _ in classes], []
+    for number, step in enumerate(run.steps):
         for features, label in zip(step.teacher_features, step.labels, strict=True):
-            queues[label] = [*queues[label], features][-size:]
+            queues[label] = [*queues[label], features][-256:]
         targets, extra = [softmax(row) for row in step.weak], 0.0
-        if number >= 0.02 * length:
-            prototypes = [mean_of(queue) for queue in queues]
-            for i in range(len(targets)):
-                similar = softmax([cosine(step.weak_features[i], c) / 0.05 for c in prototypes])
-                strong = [cosine(step.strong_features[i], c) / 0.05 for c in prototypes]
-                extra += sum(q * cross_entropy(strong, k) for k, q in enumerate(similar)) / len(targets)
-                v = (used[targets[i].index(max(targets[i]))] / max(used)) ** (1 / temperature)
-                targets[i] = [(1 - v) * a + v * b for a, b in zip(targets[i], similar, strict=True)]
+        if number >= 0.02 * run.length:
+            prototypes = [unit(mean_of(queue)) for queue in queues]
+            for i, q in enumerate(targets):
+                weak, strong = (
+                    [naive_methods.dot(unit(rows[i]), c) / 0.05 for c in prototypes]
+                    for rows in (step.weak_features, step.strong_features)
+                )
+                extra += soft_cross_entropy(strong, softmax(weak)) / len(targets)
+                v = (used[argmax(q)] / max(used)) ** (1 / (run.strength or 1.5))
+                targets[i] = [(1 - v) * a + v * b for a, b in zip(q, softmax(weak), strict=True)]
         losses.append(total_loss(step.labels, step.labeled, targets, step.strong) + extra)
         for q in targets:
-            counts[q.index(max(q))] += 1
+            counts[argmax(q)] += 1
         if (number + 1) % 100 == 0:
-            counts, used = [0] * classes, counts
+            counts, used = [0 for _ in classes], counts
     return losses
+
+
+ORACLES: dict[str, Callable[[Run], list[float]]] = {
+    "none": none,
+    "alignment": alignment,
+    "logit-adjustment": logit_adjustment,
+    "debiaspl": debiaspl,
+    "abc": abc,
+    "darp": darp,
+    "daso": daso,
+    "crest": crest,
+}

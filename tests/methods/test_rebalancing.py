@@ -4,20 +4,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import naive_rebalancing as naive
 import numpy as np
 import pytest
 import torch
+from lookup import Lookup, precision
+from naive_rebalancing import ORACLES, Run, Step
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankingmatch.augment import Policy
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import METHODS, Batch, Context, Task, hyperparameters_of, make_method
 from rankingmatch.methods.rebalancing import REMEDIES
 from rankingmatch.methods.rebalancing.refinement import refined, without_noise
-from rankingmatch.methods.rebalancing.remedies import DASO, LogitAdjustment, chosen_labels, enqueue, mirrored_rates
-from rankingmatch.networks import Output
+from rankingmatch.methods.rebalancing.remedies import LogitAdjustment, chosen_labels, enqueue, mirrored_rates
+from rankingmatch.methods.three_views import Rebalanced
 from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.training.batches import make_batch
 from rankingmatch.training.loop import train, training_step
@@ -28,107 +29,65 @@ USABLE = [name for name in METHODS if any(option.name == "rebalance" for option 
 CHANGING = [name for name in REMEDIES if name != "none"]
 
 
-class Lookup(nn.Module):
-    """A network whose image i, one pixel with the value i, has the logits and the features of row i."""
-
-    def __init__(self, logits: Tensor, features: Tensor) -> None:
-        super().__init__()
-        self.logits, self.features = nn.Parameter(logits), nn.Parameter(features)
-
-    def forward(self, images: Tensor) -> Output:
-        rows = images.flatten().long()
-        return Output(self.logits[rows], self.features[rows])
-
-
 def images(start: int, stop: int) -> Tensor:
     return torch.arange(start, stop, dtype=torch.uint8).view(-1, 1, 1, 1)
 
 
-def losses_and_steps(
-    count: int, scale: float, features: int = 4, method: str = "fixmatch-ra", **hyperparameters: Any
-) -> tuple[list[float], list[naive.Step], dict[str, Tensor], dict[str, Tensor]]:
-    """The losses of the first steps of a run with random outputs, the steps as lists, the state before and after."""
+def losses_and_run(count: int, scale: float, rebalance: str, strength: float | None = None) -> tuple[list[float], Run]:
+    """The losses of the first steps of a run of FixMatch with random outputs, and the run as lists."""
     generator = torch.Generator().manual_seed(1)
 
-    def random(rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    def random(columns: int) -> Tensor:
+        return torch.randn(16, columns, generator=generator, dtype=torch.float64)
 
     losses, steps = [], []
-    torch.set_default_dtype(torch.float64)
-    try:
-        made = make_method(method, hyperparameters)
-        made.prepare(Task(3, features, POOL, label_counts=COUNTS))
-        before = {key: value.clone() for key, value in made.state_dict().items()}
+    with precision():
+        method = make_method("fixmatch-ra", {"rebalance": rebalance, "rebalance_strength": strength})
+        assert isinstance(method, Rebalanced)
+        method.prepare(Task(3, 4, POOL, label_counts=COUNTS))
         for step in range(count):
-            model, teacher = (Lookup(scale * random(16, 3), random(16, features)) for _ in range(2))
+            model, teacher = (Lookup(scale * random(3), random(4)) for _ in range(2))
             labels = torch.randint(3, (4,), generator=generator)
             if step == 0:  # a prototype of each class from the first step on
                 labels = torch.tensor([0, 1, 2, 2])
             rows = torch.randint(POOL, (6,), generator=generator)  # one may occur twice
             draws = torch.Generator().manual_seed(step)
             batch = Batch((images(0, 4),), labels, (images(4, 10), images(10, 16)), rows)
-            losses.append(made(model, batch, Context(step, LENGTH, teacher, draws)).total.item())
+            losses.append(method(model, batch, Context(step, LENGTH, teacher, draws)).total.item())
             draws.manual_seed(step)
             logits, own = model.logits.tolist(), model.features.tolist()
             uniform = [*torch.rand(4, generator=draws).tolist(), *torch.rand(6, generator=draws).tolist()]
             parts = (logits[:4], logits[4:10], logits[10:], own[:4], own[4:10], own[10:])
-            steps.append(
-                naive.Step(labels.tolist(), *parts, teacher.features[:4].tolist(), rows.tolist(), draws=uniform)
-            )
-    finally:
-        torch.set_default_dtype(torch.float32)
-    return losses, steps, before, {key: value.clone() for key, value in made.state_dict().items()}
+            steps.append(Step(labels.tolist(), *parts, teacher.features[:4].tolist(), rows.tolist(), draws=uniform))
+    return losses, Run(steps, list(COUNTS), strength, POOL, LENGTH, method.remedy)
 
 
+@pytest.mark.parametrize(
+    ("remedy", "count", "strengths"),
+    [
+        ("none", 3, (None,)),
+        ("alignment", 140, (None,)),
+        ("logit-adjustment", 3, (None, 0.3, 2.0)),
+        ("debiaspl", 40, (None, 1.5)),
+        ("abc", 150, (None,)),
+        ("darp", 105, (None,)),
+        ("daso", 205, (None, 0.3)),
+        *(("crest", count, (None, 1.0)) for count in (20, 35, 140, 200)),
+    ],
+)
 @pytest.mark.parametrize("scale", [0.5, 4.0, 20.0])
-def test_alignment_divides_by_the_mean_prediction_and_multiplies_by_the_labels(scale: float) -> None:
-    losses, steps, _, _ = losses_and_steps(140, scale, rebalance="alignment")
-    assert losses == pytest.approx(naive.alignment(steps, list(COUNTS)), rel=1e-9)
-
-
-@pytest.mark.parametrize("tau", [None, 0.3, 2.0])
-def test_logit_adjustment_shifts_the_labeled_loss_by_the_logarithms_of_the_shares(tau: float | None) -> None:
-    losses, steps, _, _ = losses_and_steps(3, 4.0, rebalance="logit-adjustment", rebalance_strength=tau)
-    assert losses == pytest.approx(naive.logit_adjustment(steps, list(COUNTS), 1.0 if tau is None else tau), rel=1e-9)
-
-
-@pytest.mark.parametrize("strength", [None, 1.5])
-@pytest.mark.parametrize("scale", [0.5, 4.0])
-def test_debiaspl_shifts_weak_and_strong_logits_by_the_average_prediction(scale: float, strength: float | None) -> None:
-    losses, steps, _, _ = losses_and_steps(40, scale, rebalance="debiaspl", rebalance_strength=strength)
-    # 200 steps are so few that the decay is PyTorch's 0.9 for BatchNorm.
-    assert losses == pytest.approx(naive.debiaspl(steps, 3, strength or 0.5, 0.9), rel=1e-9)
-
-
-@pytest.mark.parametrize("scale", [4.0, 20.0])
-def test_abc_trains_the_head_of_the_network_on_balanced_draws(scale: float) -> None:
-    losses, steps, state, _ = losses_and_steps(150, scale, rebalance="abc")
-    weight, bias = (state[f"remedy.head.{name}"].tolist() for name in ("weight", "bias"))
-    assert losses == pytest.approx(naive.abc(steps, list(COUNTS), weight, bias, LENGTH), rel=1e-6)
-
-
-@pytest.mark.parametrize("scale", [0.5, 4.0, 20.0])
-def test_darp_uses_predictions_of_all_images_refined_every_10_steps(scale: float) -> None:
-    losses, steps, _, _ = losses_and_steps(105, scale, rebalance="darp")
-    assert losses == pytest.approx(naive.darp(steps, list(COUNTS), POOL, LENGTH), rel=1e-6)
-
-
-@pytest.mark.parametrize("strength", [None, 0.3])
-def test_daso_blends_with_the_similarity_to_prototypes(strength: float | None) -> None:
-    losses, steps, _, _ = losses_and_steps(205, 4.0, rebalance="daso", rebalance_strength=strength)
-    assert losses == pytest.approx(naive.daso(steps, 3, strength or 1.5, LENGTH, DASO.size), rel=1e-9)
-
-
-@pytest.mark.parametrize("strength", [None, 1.0])
-@pytest.mark.parametrize("count", [20, 35, 140, 200])
-def test_crest_aligns_more_evenly_from_part_to_part_and_labels_images_of_small_classes(
-    count: int, strength: float | None
+def test_loss_equals_an_independent_computation(
+    remedy: str, count: int, strengths: tuple[float | None, ...], scale: float
 ) -> None:
-    losses, steps, _, after = losses_and_steps(count, 4.0, rebalance="crest", rebalance_strength=strength)
-    expected, given = naive.crest(steps, list(COUNTS), strength or 1 / 3, POOL, LENGTH)
-    assert losses == pytest.approx(expected, rel=1e-9)
-    assert after["remedy.given_labels"].tolist() == given
-    assert any(label >= 0 for label in given) == (count > LENGTH / 6)
+    for strength in strengths:
+        losses, run = losses_and_run(count, scale, remedy, strength)
+        expected = ORACLES[remedy](run)
+        assert losses == pytest.approx(expected, rel=1e-6 if remedy == "darp" else 1e-9)
+        if scale == 4.0 and remedy != "none" and count > 35:
+            assert expected != pytest.approx(ORACLES["none"](run), rel=1e-6)
+        if remedy == "crest":
+            assert run.remedy.given_labels.tolist() == run.given
+            assert any(label >= 0 for label in run.given) == (count > LENGTH / 6)
 
 
 def test_crest_chooses_all_of_the_smallest_class_and_the_most_confident_of_the_others() -> None:
@@ -170,13 +129,6 @@ class FixedView:
 
     def apply(self, images: Tensor, draw: Tensor) -> Tensor:
         return images
-
-
-@pytest.mark.parametrize("remedy", CHANGING)
-def test_the_oracles_differ_from_fixmatch_itself(remedy: str) -> None:
-    plain, *_ = losses_and_steps(105, 4.0)
-    changed, *_ = losses_and_steps(105, 4.0, rebalance=remedy)
-    assert changed != pytest.approx(plain, rel=1e-6)
 
 
 def test_darp_gives_the_wanted_column_sums() -> None:

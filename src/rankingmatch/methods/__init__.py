@@ -15,16 +15,7 @@ from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import import_object
 from rankingmatch.core.options import Option, options_of, validate
 from rankingmatch.methods import mixing, passes, rebalancing, targets
-from rankingmatch.methods.protocol import (
-    METHODS,
-    Batch,
-    Context,
-    Losses,
-    Method,
-    MethodInfo,
-    PseudoLabels,
-    Task,
-)
+from rankingmatch.methods.protocol import METHODS, Batch, Context, Losses, Method, MethodInfo, PseudoLabels, Task
 
 __all__ = [
     "METHODS",

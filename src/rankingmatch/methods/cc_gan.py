@@ -29,12 +29,8 @@ class CCGAN(Method):
     """
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
-    adversarial_weight: float = option(
-        0.1, "Weight of the loss of telling real from generated images.", interval="[0, inf)"
-    )
-    whole_weight: float = option(
-        0.0, "Weight of images that are generated as a whole; 0 is CC-GAN, 1 CC-GAN².", interval="[0, inf)"
-    )
+    adversarial_weight: float = option(0.1, "Weight of telling real from generated images.", interval="[0, inf)")
+    whole_weight: float = option(0.0, "Weight of whole generated images; 1 is CC-GAN².", interval="[0, inf)")
     hole: float = option(0.5, "Side of the hole, as a fraction of the image's sides.", interval="(0, 1]")
 
     def prepare(self, task: Task) -> None:

@@ -10,11 +10,9 @@ from rankingmatch.core.devices import full_precision
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.memory import Projection, aligned_with_recent
+from rankingmatch.methods.memory import RECENT_BATCHES, Projection, aligned_with_recent
 from rankingmatch.methods.passes import joint_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
-
-ALIGNED_BATCHES = 32  # batches over which the mean prediction for the alignment is taken
 
 
 @register_method(
@@ -31,16 +29,14 @@ class CoMatch(Method):
     contrastive_weight: float = option(1.0, "λ_c: weight of the contrastive loss.", interval="[0, inf)")
     smoothing: float = shared_options.smoothing()
     similarity_temperature: float = shared_options.similarity_temperature()
-    graph_threshold: float = option(
-        0.8, "T: connect two images if their pseudo-labels are at least this similar.", interval="[0, 1]"
-    )
+    graph_threshold: float = option(0.8, "T: connect images whose pseudo-labels are this similar.", interval="[0, 1]")
     memory: int = option(2560, "K: embeddings of recent weak views in memory.", interval="[1, 1048576]")
     dimensions: int = shared_options.dimensions()
 
     def prepare(self, task: Task) -> None:
         """Create the projection, the recent mean predictions, and the memory of embeddings z and predictions."""
         self.projection = Projection(task, self.dimensions)
-        self.recent: Tensor = nn.Buffer(torch.zeros(ALIGNED_BATCHES, task.classes))
+        self.recent: Tensor = nn.Buffer(torch.zeros(RECENT_BATCHES, task.classes))
         self.embeddings: Tensor = nn.Buffer(torch.zeros(self.memory, self.dimensions))
         self.probabilities: Tensor = nn.Buffer(torch.zeros(self.memory, task.classes))
         self.written: Tensor = nn.Buffer(torch.tensor(0))  # rows written so far; the next one replaces the oldest

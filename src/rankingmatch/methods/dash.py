@@ -26,17 +26,11 @@ class Dash(ThreeViews):
 
     unlabeled_weight: float = shared_options.unlabeled_weight()
     sharpening: float = shared_options.sharpening()
-    loss_decay: float = option(
-        1.27, "γ: factor by which the threshold on the loss falls, every 10/1024 of training.", interval="(1, inf)"
-    )
-    least_loss: float = option(
-        0.05,
-        "ρ_min: smallest threshold on the loss of a pseudo-label. Pseudo-labels are hard from there on.",
-        interval="(0, inf)",
-    )
+    loss_decay: float = option(1.27, "γ: ρ is divided by this every 10/1024 of training.", interval="(1, inf)")
+    least_loss: float = option(0.05, "ρ_min: smallest ρ. Pseudo-labels are hard from there on.", interval="(0, inf)")
     warm_up: float = option(
         1 / 512,
-        "Fraction of training on labeled images only; their loss at its end sets the threshold ρ.",
+        "Fraction of training on labeled images only. Their loss then sets ρ, the largest loss of a used pseudo-label.",
         interval="[0, 1)",
     )
 

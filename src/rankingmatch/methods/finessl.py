@@ -27,12 +27,8 @@ class FineSSL(Method):
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong", "strong")
     threshold: float = shared_options.threshold(0.7)
     unlabeled_weight: float = shared_options.unlabeled_weight(3.0)
-    class_margin: float = option(
-        8.0, "α: margin of a class that is not learned at all while others are.", interval="[0, inf)"
-    )
-    label_smoothing: float = option(
-        0.5, "Smoothing of the pseudo-labels that train the auxiliary head.", interval="[0, 1)"
-    )
+    class_margin: float = option(8.0, "α: margin of a class not learned at all while others are.", interval="[0, inf)")
+    label_smoothing: float = option(0.5, "Smoothing of the auxiliary head's pseudo-labels.", interval="[0, 1)")
 
     def prepare(self, task: Task) -> None:
         """Create the auxiliary head, and the memory of the last confident label of every unlabeled image."""

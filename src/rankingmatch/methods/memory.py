@@ -8,6 +8,8 @@ from rankingmatch.losses import l2_normalized
 from rankingmatch.methods.protocol import PseudoLabels, Task
 from rankingmatch.methods.targets import align_distribution, last_occurrence
 
+RECENT_BATCHES = 32  # over which the mean prediction for an alignment is taken
+
 
 class LearnedLabels(nn.Module):
     """The last confident label of every unlabeled image, -1 if there was none yet, and how many images have which.

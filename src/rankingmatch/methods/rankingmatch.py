@@ -11,14 +11,8 @@ from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option, options_of
-from rankingmatch.losses import (
-    batch_all_triplet,
-    batch_hard_triplet,
-    batch_mean_triplet,
-    contrastive,
-    masked_cross_entropy,
-)
-from rankingmatch.losses.ranking import Similarity, over_processes
+from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, masked_cross_entropy
+from rankingmatch.losses.ranking import Similarity, contrastive, over_processes
 from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs
 from rankingmatch.methods.protocol import METHODS, Batch, Context, Losses, PseudoLabels, Task, register_method
@@ -26,10 +20,10 @@ from rankingmatch.methods.three_views import Rebalanced
 from rankingmatch.networks import Output
 
 RANKING_LOSSES: dict[str, Callable[..., Tensor]] = {
-    "bm": over_processes(batch_mean_triplet),
-    "bh": over_processes(batch_hard_triplet),
-    "ba": over_processes(batch_all_triplet),
-    "ct": over_processes(contrastive),
+    "bm": batch_mean_triplet,
+    "bh": batch_hard_triplet,
+    "ba": batch_all_triplet,
+    "ct": contrastive,
 }
 TRIPLETS = ("bm", "bh", "ba")
 
@@ -52,16 +46,12 @@ class RankingMatch(Rebalanced):
     threshold: float = shared_options.threshold()
     unlabeled_weight: float = shared_options.unlabeled_weight()
     ranking_weight: float = option(1.0, "λ_r: weight of the ranking losses.", interval="[0, inf)")
-    ranking_ramp: float = option(
-        0.0, "Fraction of training over which λ_r increases linearly from 0; the paper has none.", interval="[0, 1]"
-    )
+    ranking_ramp: float = option(0.0, "Fraction of training over which λ_r increases from 0.", interval="[0, 1]")
     margin: float = option(0.5, "m: margin of the triplet losses.", interval="[0, inf)", used_by=TRIPLETS)
     soft_margin: bool = option(True, "f: softplus (soft margin) instead of the hinge.", used_by=TRIPLETS)
     squared: bool = option(False, "d: squared Euclidean distance instead of the Euclidean distance.", used_by=TRIPLETS)
     true_mean: bool = option(
-        False,
-        "BatchMean: divide by the numbers of positives and negatives instead of |C| as in Eq. 6.",
-        used_by=("bm",),
+        False, "BatchMean: divide by the numbers of positives and negatives, not by |C| as in Eq. 6.", used_by=("bm",)
     )
     true_triplets: bool = option(
         False,
@@ -92,7 +82,9 @@ class RankingMatch(Rebalanced):
         self.ranking_losses = []
         for name in self.ranking.split("+"):
             own = {one.name: getattr(self, one.name) for one in options_of(RankingMatch) if name in one.used_by}
-            self.ranking_losses.append(partial(RANKING_LOSSES[name], l2_normalize=self.l2_normalize, **own))
+            self.ranking_losses.append(
+                partial(over_processes(RANKING_LOSSES[name]), l2_normalize=self.l2_normalize, **own)
+            )
 
     def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""

@@ -24,14 +24,12 @@ class RealMix(Method):
     unlabeled_weight: float = shared_options.unlabeled_weight(75.0)
     ramp: float = shared_options.ramp(0.125)
     guesses: int = shared_options.guesses()
-    strong_views: int = option(
-        1, "Number of strong views that are trained on the label guessed from the weak ones.", interval="[0, 64]"
-    )
+    strong_views: int = option(1, "Strong views trained on the label guessed from the weak ones.", interval="[0, 64]")
     sharpening: float = shared_options.sharpening()
     alpha: float = shared_options.alpha()
     tsa: Annealing = shared_options.tsa("linear")
     dropped: float = option(
-        0.1, "Fraction of a batch's mixed unlabeled images to ignore: the least confident ones.", interval="[0, 1)"
+        0.1, "Fraction of mixed unlabeled images to ignore: the least confident.", interval="[0, 1)"
     )
 
     @property

@@ -8,12 +8,10 @@ from rankingmatch.core.devices import full_precision
 from rankingmatch.core.options import option
 from rankingmatch.losses import l2_normalized, soft_cross_entropy
 from rankingmatch.methods import shared_options
-from rankingmatch.methods.memory import Projection, aligned_with_recent
+from rankingmatch.methods.memory import RECENT_BATCHES, Projection, aligned_with_recent
 from rankingmatch.methods.passes import joint_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
 from rankingmatch.methods.targets import last_occurrence
-
-ALIGNED_BATCHES = 32  # batches over which the mean prediction for the alignment is taken
 
 
 @register_method(
@@ -29,15 +27,13 @@ class SimMatch(Method):
     instance_weight: float = option(1.0, "λ_in: weight of the loss on similarities.", interval="[0, inf)")
     smoothing: float = shared_options.smoothing()
     similarity_temperature: float = shared_options.similarity_temperature(0.1)
-    embedding_decay: float = option(
-        0.7, "m: decay of the moving averages of the embeddings of labeled images.", interval="[0, 1)"
-    )
+    embedding_decay: float = option(0.7, "m: decay of the averages of labeled images' embeddings.", interval="[0, 1)")
     dimensions: int = shared_options.dimensions(128)
 
     def prepare(self, task: Task) -> None:
         """Create the projection, the recent mean predictions, and the memory: labeled images' embeddings and labels."""
         self.projection = Projection(task, self.dimensions)
-        self.recent: Tensor = nn.Buffer(torch.zeros(ALIGNED_BATCHES, task.classes))
+        self.recent: Tensor = nn.Buffer(torch.zeros(RECENT_BATCHES, task.classes))
         self.embeddings: Tensor = nn.Buffer(torch.zeros(task.labeled, self.dimensions))
         self.labels: Tensor = nn.Buffer(torch.full((task.labeled,), -1))  # -1: not seen yet
 

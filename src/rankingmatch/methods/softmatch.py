@@ -21,9 +21,7 @@ class SoftMatch(Rebalanced):
 
     unlabeled_weight: float = shared_options.unlabeled_weight()
     sigmas: float = option(2.0, "n: the standard deviation of the Gaussian is σ / n.", interval="(0, inf)")
-    uniform_alignment: bool = option(
-        True, "Divide predictions by the average prediction before their confidence is taken."
-    )
+    uniform_alignment: bool = option(True, "Divide predictions by their average before taking confidences.")
     statistics_decay: float | None = shared_options.statistics_decay()
 
     def prepare(self, task: Task) -> None:

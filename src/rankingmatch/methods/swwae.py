@@ -25,12 +25,8 @@ class SWWAE(Method):
     """Cross-entropy of labeled images; reconstruction of all images, and of the inputs of all stages of the network."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
-    reconstruction_weight: float = option(
-        0.3, "λ_rec: weight of the mean squared error of reconstructed images.", interval="[0, inf)"
-    )
-    intermediate_weight: float = option(
-        0.3, "λ_M: weight of the mean squared errors of reconstructed intermediate maps.", interval="[0, inf)"
-    )
+    reconstruction_weight: float = option(0.3, "λ_rec: weight of the reconstructed images.", interval="[0, inf)")
+    intermediate_weight: float = option(0.3, "λ_M: weight of the reconstructed intermediate maps.", interval="[0, inf)")
 
     def prepare(self, task: Task) -> None:
         """Create the decoder, which mirrors the network."""

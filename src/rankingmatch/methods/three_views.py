@@ -14,10 +14,7 @@ from rankingmatch.methods.rebalancing import Rebalance, make_remedy
 
 @dataclass(eq=False)
 class ThreeViews(Method):
-    """Base class of methods whose `forward` takes the outputs for a labeled, a weak and a strong view, not the model.
-
-    A call of such a method passes the views through the network first.
-    """
+    """Base class of methods whose `forward` takes the outputs for a labeled, a weak and a strong view, not a model."""
 
     weak_pass: WeakPass = option(
         "joint",
@@ -28,19 +25,21 @@ class ThreeViews(Method):
 
     def __call__(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """Compute the losses of a batch."""
-        return self.losses_of(view_outputs(model, batch, self.weak_pass), batch, context)
-
-    def losses_of(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
-        """Call `forward`."""
+        outputs = self.changed(view_outputs(model, batch, self.weak_pass), batch, context)
         losses: Losses = nn.Module.__call__(self, outputs, batch, context)
-        return losses
+        total = sum(outputs.extra_losses.values(), start=losses.total)
+        return Losses(total, {**losses.parts, **outputs.extra_losses}, losses.pseudo_labels)
+
+    def changed(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
+        """What `forward` gets instead of the outputs of the network."""
+        return outputs
 
 
 @dataclass(eq=False)
 class Rebalanced(ThreeViews):
-    """Base class of those that can have a remedy for unbalanced classes, which is applied around `forward`.
+    """Base class of those that can have a remedy for unbalanced classes.
 
-    It changes the outputs before, and adds its own losses afterwards.
+    It changes the outputs before `forward`, and its own losses are added afterwards.
     """
 
     rebalance: Rebalance = option(
@@ -64,12 +63,9 @@ class Rebalanced(ThreeViews):
         """Make the remedy."""
         self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
 
-    def losses_of(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
-        """Apply the remedy around `forward`."""
-        outputs = self.remedy(outputs, batch, context)
-        losses = super().losses_of(outputs, batch, context)
-        total = sum(outputs.extra_losses.values(), start=losses.total)
-        return Losses(total, {**losses.parts, **outputs.extra_losses}, losses.pseudo_labels)
+    def changed(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
+        """What the remedy makes of the outputs."""
+        return self.remedy(outputs, batch, context)  # type: ignore[no-any-return]
 
 
 def fixmatch_losses(

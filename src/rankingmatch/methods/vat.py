@@ -24,17 +24,9 @@ class VAT(Method):
     """Consistency under the small perturbation that changes the prediction most, and low entropy."""
 
     unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
-    epsilon: float = option(
-        6.0, "ε: Euclidean norm of the perturbation of a normalized image (standard deviation 1).", interval="[0, inf)"
-    )
-    xi: float = option(
-        1e-3,
-        "ξ: finite difference of the power iteration; the paper's 1e-6 is too small for float32.",
-        interval="(0, inf)",
-    )
-    power_iterations: int = option(
-        1, "Number of power iterations that find the direction of the perturbation.", interval="[0, 100]"
-    )
+    epsilon: float = option(6.0, "ε: Euclidean norm of the perturbation of a normalized image.", interval="[0, inf)")
+    xi: float = option(1e-3, "ξ: finite difference; the paper's 1e-6 is too small for float32.", interval="(0, inf)")
+    power_iterations: int = option(1, "Power iterations that find the perturbation's direction.", interval="[0, 100]")
     adversarial_weight: float = option(0.3, "Weight of the KL divergence under the perturbation.", interval="[0, inf)")
     entropy_weight: float = option(0.06, "Weight of the entropy of the predictions.", interval="[0, inf)")
     ramp: float = shared_options.ramp()

@@ -65,22 +65,13 @@ def refined(probabilities: Tensor, wanted: Tensor) -> Tensor:
     entropy = (-probabilities * (probabilities + 1e-6).log()).sum(1, keepdim=True).clamp(min=1e-6)
     nu = torch.zeros_like(target)
     for _ in range(ALTERNATIONS):
-        of_rows = (log_p - nu * entropy).logsumexp(1, keepdim=True)
-        nu = _column_multipliers(log_p - of_rows, entropy, target, nu)
+        logs = log_p - (log_p - nu * entropy).logsumexp(1, keepdim=True)
+        # ln Σ_m exp(logs_mk - ν_k · entropy_m) = ln M_k, for all k at once. The left side is convex and decreasing in
+        # ν_k, so that the method converges from any start.
+        for _ in range(NEWTON_STEPS):
+            terms = logs - nu * entropy
+            gap = terms.logsumexp(0) - target
+            nu = nu + gap / (terms.softmax(0) * entropy).sum(0)
+            if bool((gap.abs() < 1e-9).all()):
+                break
     return (log_p - nu * entropy).softmax(1)
-
-
-def _column_multipliers(logs: Tensor, entropy: Tensor, target: Tensor, start: Tensor) -> Tensor:
-    """The ν (classes,) with ln Σ_m exp(logs_mk - ν_k · entropy_m) = target_k, by Newton's method for all k at once.
-
-    The left side is convex and decreasing in ν_k, so that the method converges from any start.
-    """
-    nu = start
-    for _ in range(NEWTON_STEPS):
-        terms = logs - nu * entropy
-        gap = terms.logsumexp(0) - target
-        slope = (terms.softmax(0) * entropy).sum(0)
-        nu = nu + gap / slope
-        if bool((gap.abs() < 1e-9).all()):
-            break
-    return nu

@@ -15,17 +15,7 @@ from rankingmatch.networks import Output
 
 
 class Remedy(nn.Module):
-    """Base class of all remedies; itself, it changes nothing.
-
-    What a remedy keeps between steps are buffers, which checkpoints contain.
-
-    Parameters
-    ----------
-    task : Task
-        The number of classes, and how many labels each has.
-    strength : float
-        Its strength, if it has one.
-    """
+    """Base class of all remedies; itself, it changes nothing. What it keeps between steps are buffers."""
 
     usual_strength: ClassVar[float | None] = None  # that of its paper; None if it has none
     needs_features: ClassVar[bool] = False
@@ -209,22 +199,17 @@ class AuxiliaryBalancedClassifier(Remedy):
             Output(self.head(view.features), view.features) for view in (outputs.weak, outputs.labeled, outputs.strong)
         )
         weak = Output(weak.logits.detach(), weak.features)
-        losses = self._balanced_losses(outputs, batch.labels, context)
-        return ViewOutputs(labeled, weak, strong, labeled.logits, strong.logits, losses)
-
-    def _balanced_losses(self, outputs: ViewOutputs, labels: Tensor, context: Context) -> dict[str, Tensor]:
-        """(1/B) Σ M H(label, labeled view), and (1/μB) Σ M 1(max(q) ≥ 0.95) H(q, strong view) with soft targets q."""
-        labeled_cost = F.cross_entropy(outputs.labeled.logits, labels, reduction="none")
-        labeled_mask = _bernoulli(self.kept[labels], context.generator)
+        # (1/B) Σ M H(label, labeled view), and (1/μB) Σ M 1(max(q) ≥ 0.95) H(q, strong view) with soft targets q
+        labeled_cost = F.cross_entropy(outputs.labeled.logits, batch.labels, reduction="none")
+        labeled_mask = _bernoulli(self.kept[batch.labels], context.generator)
         targets = outputs.weak.logits.softmax(1)
         confidence, predicted = targets.max(1)
         kept = 1 - context.step / context.steps * (1 - self.kept[predicted])
         mask = _bernoulli(kept, context.generator) * (confidence >= self.threshold)
         cost = -(targets * outputs.strong.logits.log_softmax(1)).sum(1)
-        return {
-            "balanced_labeled_ce": (labeled_cost * labeled_mask).mean(),
-            "balanced_unlabeled_ce": (cost * mask).mean(),
-        }
+        losses = {"balanced_labeled_ce": (labeled_cost * labeled_mask).mean()}
+        losses["balanced_unlabeled_ce"] = (cost * mask).mean()
+        return ViewOutputs(labeled, weak, strong, labeled.logits, strong.logits, losses)
 
 
 def _bernoulli(probabilities: Tensor, generator: torch.Generator) -> Tensor:
@@ -263,21 +248,18 @@ class DASO(Remedy):
         context.teacher.eval()
         enqueue(self.queue, self.queued, features.to(self.queue.dtype), batch.labels)
         if context.step >= self.warm_up * context.steps:
-            outputs = self._blended(outputs)
+            weak = self._similarities(outputs.weak.features).softmax(1)
+            linear = outputs.weak.logits.softmax(1)
+            shares = (self.last_counts / self.last_counts.max()) ** (1 / self.strength)
+            v = shares[linear.argmax(1)][:, None]
+            alignment = soft_cross_entropy(self._similarities(outputs.strong.features), weak)
+            outputs = with_weak_logits(outputs, safe_log((1 - v) * linear + v * weak))
+            outputs = outputs._replace(extra_losses={"alignment": alignment})
         self.counts += histogram(outputs.weak.logits.argmax(1), len(self.counts))
         if (context.step + 1) % self.every == 0:
             self.last_counts.copy_(self.counts)
             self.counts.zero_()
         return outputs
-
-    def _blended(self, outputs: ViewOutputs) -> ViewOutputs:
-        weak = self._similarities(outputs.weak.features).softmax(1)
-        linear = outputs.weak.logits.softmax(1)
-        shares = (self.last_counts / self.last_counts.max()) ** (1 / self.strength)
-        v = shares[linear.argmax(1)][:, None]
-        alignment = soft_cross_entropy(self._similarities(outputs.strong.features), weak)
-        blended = with_weak_logits(outputs, safe_log((1 - v) * linear + v * weak))
-        return blended._replace(extra_losses={"alignment": alignment})
 
     def _similarities(self, features: Tensor) -> Tensor:
         """Cosine similarities (n, classes) to the prototypes, divided by the temperature."""

@@ -2,19 +2,21 @@
 
 import pytest
 import torch
+from lookup import random_model
+from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import Tensor, nn
 
-from rankingmatch.methods import Batch
+from rankingmatch.methods import Batch, Context
 from rankingmatch.methods.passes import (
     WeakPass,
     interleaved_logits,
     joint_logits,
     mean_probabilities,
     perturbed_logits,
-    running_statistics_kept,
     view_outputs,
 )
 from rankingmatch.networks import Classifier, Output
+from rankingmatch.training.batches import make_batch
 
 
 class Norm(nn.Module):
@@ -26,18 +28,6 @@ class Norm(nn.Module):
 
     def forward(self, images: Tensor) -> Output:
         rows = self.norm(images.flatten(1).float())
-        return Output(rows, rows)
-
-
-class Rows(nn.Module):
-    """Image i has the logits of row i."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.logits = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]])
-
-    def forward(self, images: Tensor) -> Output:
-        rows = self.logits[images.flatten().long()]
         return Output(rows, rows)
 
 
@@ -53,31 +43,23 @@ LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
 
 
 @pytest.mark.parametrize(
-    ("way", "expected_weak", "seen_by_running_mean"),
+    ("way", "expected_weak", "running_mean"),
     [
-        ("running", [10.0, 30.0], [3.0]),  # mean 0 and variance 1 before the first update
-        ("batch", [-1.0, 1.0], [20.0, 3.0]),
-        ("joint", [(10 - 52 / 6) / 10.045, (30 - 52 / 6) / 10.045], [52 / 6]),
+        ("running", [10.0, 30.0], 3 / 2),  # mean 0 and variance 1 before the first update
+        ("batch", [-1.0, 1.0], 20 / 4 + 3 / 2),
+        ("joint", [(10 - 52 / 6) / 10.045, (30 - 52 / 6) / 10.045], 52 / 6 / 2),
     ],
 )
-def test_weak_views_are_normalized_as_documented(
-    way: WeakPass, expected_weak: list[float], seen_by_running_mean: list[float]
+def test_weak_views_are_normalized_as_documented_and_have_no_gradients(
+    way: WeakPass, expected_weak: list[float], running_mean: float
 ) -> None:
     model = Norm().train()
     outputs = view_outputs(model, batch(LABELED, WEAK, STRONG), way)
     assert outputs.weak.logits.flatten().tolist() == pytest.approx(expected_weak, rel=1e-3)
-    mean = 0.0
-    for value in seen_by_running_mean:
-        mean = 0.5 * mean + 0.5 * value
     assert model.norm.running_mean is not None
-    assert model.norm.running_mean.item() == pytest.approx(mean)
+    assert model.norm.running_mean.item() == pytest.approx(running_mean)
     assert model.training
     assert model.norm.training
-
-
-@pytest.mark.parametrize("way", ["running", "batch", "joint"])
-def test_pseudo_labels_have_no_gradients(way: WeakPass) -> None:
-    outputs = view_outputs(Norm().train(), batch(LABELED, WEAK, STRONG), way)
     assert not outputs.weak.logits.requires_grad
     assert outputs.labeled.logits.requires_grad
     assert outputs.strong.logits.requires_grad
@@ -109,31 +91,34 @@ def test_mean_probabilities_normalize_by_the_batch_and_update_nothing() -> None:
     assert (mean.shape, mean.requires_grad) == ((2, 1), False)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model.norm.track_running_stats
-
-
-def test_probabilities_are_averaged_over_the_views_of_an_image() -> None:
-    model = Rows()
-    mean = mean_probabilities(model, [images(0, 1), images(2, 3)])
-    rows = model.logits.softmax(1)
+    table = random_model(1.0)
+    rows = table.logits.softmax(1)
+    mean = mean_probabilities(table, [images(0, 1), images(2, 3)])
     torch.testing.assert_close(mean, torch.stack([(rows[0] + rows[2]) / 2, (rows[1] + rows[3]) / 2]))
+
+
+def test_running_statistics_neither_matter_to_the_teacher_of_mean_teacher_nor_change() -> None:
+    split, settings = tiny_split(), tiny_settings()
+    differences = []
+    for shift in (0.0, 100.0):
+        state = tiny_state(split, settings, "mean-teacher")
+        for module in state.ema.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                assert module.running_mean is not None
+                module.running_mean += shift
+        before = {name: value.clone() for name, value in state.ema.state_dict().items()}
+        batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
+        losses = state.objective(batch, Context(1, 2, state.ema, torch.Generator()))
+        differences.append(losses.parts["difference"].item())
+        assert all(torch.equal(value, before[name]) for name, value in state.ema.state_dict().items())
+        assert not state.ema.training
+    assert differences[0] == differences[1] > 0
 
 
 def test_views_in_a_joint_pass_share_statistics_and_come_back_separately() -> None:
     first, second = joint_logits(Norm().train(), images(0, 2), images(4))
     assert first.flatten().tolist() == pytest.approx([-2 / 1.633, 0.0], abs=1e-3)
     assert second.flatten().tolist() == pytest.approx([2 / 1.633], rel=1e-3)
-
-
-def test_kept_running_statistics_are_not_updated() -> None:
-    model = Norm().train()
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    with running_statistics_kept(model):
-        logits = model(images(10, 30)).logits
-    assert logits.flatten().tolist() == pytest.approx([-1.0, 1.0], rel=1e-3)
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    model(images(10, 30))
-    assert model.norm.running_mean is not None
-    assert model.norm.running_mean.item() == pytest.approx(10.0)
 
 
 def test_a_perturbation_is_in_units_of_the_normalized_image() -> None:

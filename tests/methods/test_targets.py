@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from rankingmatch.methods import PseudoLabels, Task
 from rankingmatch.methods.freematch import fairness_loss
 from rankingmatch.methods.memory import LearnedLabels
-from rankingmatch.methods.softmatch import truncated_gaussian, uniformly_aligned
 from rankingmatch.methods.targets import decay_at_length, histogram, last_occurrence, pseudo_label, update_average
 
 
@@ -47,12 +46,6 @@ def test_the_decay_follows_the_length_of_the_run_unless_it_is_given(
     steps: int, given: float | None, decay: float
 ) -> None:
     assert decay_at_length(given, steps) == pytest.approx(decay)
-
-
-def test_what_is_never_predicted_stays_finite() -> None:
-    assert torch.isfinite(uniformly_aligned(torch.tensor([[1.0, 0.0]]), torch.tensor([1.0, 0.0]))).all()
-    certain = truncated_gaussian(torch.tensor([0.7, 0.5]), torch.tensor(0.7), torch.tensor(0.0))
-    assert certain.tolist() == [1.0, 0.0]
 
 
 def learned_labels(labels: list[int], classes: int = 3) -> LearnedLabels:

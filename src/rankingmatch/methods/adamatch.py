@@ -1,7 +1,6 @@
 """AdaMatch (Berthelot et al., 2022): FixMatch with a threshold relative to labeled images, and alignment."""
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ AVERAGED_BATCHES = 128  # batches over which the mean predictions are taken
 class AdaMatch(Method):
     """Cross-entropies of weak and strong labeled views, and of confident strong views with aligned targets."""
 
-    labeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong")
+    labeled_views = ("weak", "strong")
     relative_threshold: float = option(
         0.9,
         "τ: use a pseudo-label if its probability is at least this fraction of the mean confidence on labeled images.",
@@ -53,7 +52,9 @@ class AdaMatch(Method):
         labeled_ce = F.cross_entropy(labeled_weak, batch.labels) + F.cross_entropy(labeled_strong, batch.labels)
         # H(q̃ · mask, ·) = mask · H(q̃, ·)
         unlabeled_ce = soft_cross_entropy(strong, targets * confident[:, None])
-        total = labeled_ce + self.unlabeled_weight * half_cosine(context.step, context.steps) * unlabeled_ce
+        # μ(s) = 1/2 - cos(min(π, 2πs/S)) / 2 rises from 0 to 1 over the first half of training.
+        rising = 0.5 - math.cos(min(math.pi, 2 * math.pi * context.step / context.steps)) / 2
+        total = labeled_ce + self.unlabeled_weight * rising * unlabeled_ce
         pseudo = PseudoLabels(targets.argmax(1), confident)
         return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
 
@@ -64,8 +65,3 @@ class AdaMatch(Method):
         targets = align_distribution(weak, self.labeled.mean(0), self.unlabeled.mean(0))
         # c_τ = τ · mean confidence of the labeled weak views
         return targets, targets.amax(1) >= self.relative_threshold * labeled.amax(1).mean()
-
-
-def half_cosine(step: int, steps: int) -> float:
-    """μ(s) = 1/2 - cos(min(π, 2πs/S)) / 2: a weight that rises from 0 to 1 over the first half of training."""
-    return 0.5 - math.cos(min(math.pi, 2 * math.pi * step / steps)) / 2

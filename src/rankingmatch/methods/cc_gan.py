@@ -1,7 +1,5 @@
 """CC-GAN (Denton et al., 2016): the classifier also tells real images from images with generated parts."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -28,7 +26,7 @@ class CCGAN(Method):
     discriminator, and the weights of the discriminator in that of the generator.
     """
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
+    unlabeled_views = ("weak",)
     adversarial_weight: float = option(0.1, "Weight of telling real from generated images.", interval="[0, inf)")
     whole_weight: float = option(0.0, "Weight of whole generated images; 1 is CC-GAN².", interval="[0, inf)")
     hole: float = option(0.5, "Side of the hole, as a fraction of the image's sides.", interval="(0, 1]")

@@ -1,7 +1,5 @@
 """CoMatch (Li et al., 2021): pseudo-labels smoothed over similar images, and embeddings that follow pseudo-labels."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,7 +21,7 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Pseudo
 class CoMatch(Method):
     """FixMatch's losses with smoothed soft targets, and a contrastive loss on the graph of the pseudo-labels."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong", "strong")
+    unlabeled_views = ("weak", "strong", "strong")
     threshold: float = shared_options.threshold()
     unlabeled_weight: float = shared_options.unlabeled_weight()
     contrastive_weight: float = option(1.0, "λ_c: weight of the contrastive loss.", interval="[0, inf)")
@@ -52,7 +50,10 @@ class CoMatch(Method):
             # H(q · mask, ·) = mask · H(q, ·)
             unlabeled_ce = soft_cross_entropy(strong.logits, targets * confident[:, None])
             similarity = self.projection(strong.features) @ self.projection(other.features).T
-            graph = pseudo_label_graph(targets, self.graph_threshold)
+            # The graph: W_ij = q_i·q_j if that is at least T, else 0, and W_ii = 1; each row is divided by its sum.
+            graph = (targets @ targets.T).fill_diagonal_(1)
+            graph = graph * (graph >= self.graph_threshold)
+            graph = graph / graph.sum(1, keepdim=True)
             contrastive = soft_cross_entropy(similarity / self.similarity_temperature, graph)
         total = labeled_ce + self.unlabeled_weight * unlabeled_ce + self.contrastive_weight * contrastive
         parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce, "contrastive": contrastive}
@@ -76,10 +77,3 @@ class CoMatch(Method):
         self.probabilities[rows] = probabilities[-kept:]
         self.written += kept
         return targets
-
-
-def pseudo_label_graph(targets: Tensor, threshold: float) -> Tensor:
-    """Weights (n, n) that sum to 1 in each row, from W_ij = q_i·q_j if that is at least T, else 0, and W_ii = 1."""
-    weights = (targets @ targets.T).fill_diagonal_(1)
-    weights = weights * (weights >= threshold)
-    return weights / weights.sum(1, keepdim=True)

@@ -1,7 +1,5 @@
 """DeFixMatch (Schmutz et al., 2023): FixMatch whose unlabeled loss is debiased by the same loss on labeled images."""
 
-from typing import ClassVar
-
 from torch import nn
 from torch.nn import functional as F
 
@@ -20,7 +18,7 @@ from rankingmatch.methods.targets import pseudo_label
 class DeFixMatch(Method):
     """The supervised loss, plus FixMatch's loss on unlabeled images, minus FixMatch's loss on labeled images."""
 
-    labeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong")
+    labeled_views = ("weak", "strong")
     threshold: float = shared_options.threshold()
     unlabeled_weight: float = shared_options.unlabeled_weight(0.5)
 

@@ -1,7 +1,5 @@
 """FineSSL (Gan and Wei, 2024), for pretrained networks: margins that balance classes, and a second, unsure head."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,7 +22,7 @@ from rankingmatch.methods.targets import pseudo_label
 class FineSSL(Method):
     """Balanced margin softmax, weighted by the confidence of an auxiliary head that is trained on smoothed labels."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "strong", "strong")
+    unlabeled_views = ("weak", "strong", "strong")
     threshold: float = shared_options.threshold(0.7)
     unlabeled_weight: float = shared_options.unlabeled_weight(3.0)
     class_margin: float = option(8.0, "α: margin of a class not learned at all while others are.", interval="[0, inf)")
@@ -39,8 +37,10 @@ class FineSSL(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s^BMS + L_s^aux + λ_u (1/2μB) Σ max(q_aux) BMS(q̂, strong) + mean over confident of H(smooth q̂, aux)."""
         labeled, weak, *strong = joint_outputs(model, *batch.labeled, *batch.unlabeled)
-        # The margins depend on the earlier steps only; this batch counts from the next step on.
-        margins = class_margins(self.learned.counts[1:], self.class_margin)
+        # δ(c) = α (max σ - min σ) (1 - σ(c)) / (1 + σ(c)), where σ(c) = images learned as c / most images of a class.
+        # The margins δ depend on the earlier steps only; this batch counts from the next step on.
+        status = self.learned.counts[1:] / self.learned.counts[1:].max().clamp(min=1)
+        margins = self.class_margin * (status.max() - status.min()) * (1 - status) / (1 + status)
         pseudo = pseudo_label(weak.logits.detach(), self.threshold)
         self.learned.update(batch.rows, pseudo)
         parts = {"labeled_ce": F.cross_entropy(with_margins(labeled.logits, batch.labels, margins), batch.labels)}
@@ -65,15 +65,6 @@ class FineSSL(Method):
         others = (log_q.sum(1) - own) / (logits.shape[1] - 1)
         cost = -(1 - self.label_smoothing) * own - self.label_smoothing * others
         return (cost * confident).sum() / confident.sum().clamp(min=1)
-
-
-def class_margins(counts: Tensor, largest: float) -> Tensor:
-    """δ(c) = α (max σ - min σ) (1 - σ(c)) / (1 + σ(c)), σ(c) = images learned as c / most images of a class.
-
-    `counts` are the images learned as each class (classes,); the margins are (classes,), 0 if there are none.
-    """
-    status = counts / counts.max().clamp(min=1)
-    return largest * (status.max() - status.min()) * (1 - status) / (1 + status)
 
 
 def with_margins(logits: Tensor, labels: Tensor, margins: Tensor) -> Tensor:

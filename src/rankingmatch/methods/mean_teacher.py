@@ -1,7 +1,5 @@
 """Mean Teacher (Tarvainen and Valpola, 2017): consistency with the predictions of the EMA model."""
 
-from typing import ClassVar
-
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,7 +17,7 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, regist
 class MeanTeacher(Method):
     """Squared difference between the softmax of the student and of the EMA model, each for its own weak view."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
+    unlabeled_views = ("weak", "weak")
     unlabeled_weight: float = shared_options.unlabeled_weight(50.0)
     ramp: float = shared_options.ramp()
 

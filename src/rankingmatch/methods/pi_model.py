@@ -1,7 +1,5 @@
 """Π-model (Laine and Aila, 2017): consistency of the predictions for two views of an image."""
 
-from typing import ClassVar
-
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,7 +17,7 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, regist
 class PiModel(Method):
     """Squared difference between the softmax of two weak views; the first one is the target."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "weak")
+    unlabeled_views = ("weak", "weak")
     unlabeled_weight: float = shared_options.unlabeled_weight(10.0)
     ramp: float = shared_options.ramp()
 

@@ -1,7 +1,5 @@
 """Pseudo-Label (Lee, 2013): confident predictions are the targets of the same images."""
 
-from typing import ClassVar
-
 from torch import nn
 from torch.nn import functional as F
 
@@ -21,7 +19,7 @@ from rankingmatch.methods.targets import pseudo_label
 class PseudoLabel(Method):
     """Cross-entropy of confident unlabeled images with their own argmax, with an increasing weight."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
+    unlabeled_views = ("weak",)
     threshold: float = shared_options.threshold()
     unlabeled_weight: float = shared_options.unlabeled_weight()
     ramp: float = shared_options.ramp()

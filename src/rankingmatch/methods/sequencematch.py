@@ -1,7 +1,5 @@
 """SequenceMatch (Nguyen, 2023): FlexMatch with a medium view between the weak and the strong one."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,7 +21,7 @@ from rankingmatch.methods.targets import pseudo_label, sharpen
 class SequenceMatch(Method):
     """FlexMatch's losses, and divergences from weak to medium, from medium to strong, and from weak to strong views."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak", "medium", "strong")
+    unlabeled_views = ("weak", "medium", "strong")
     threshold: float = shared_options.threshold()
     sharpening: float = shared_options.sharpening()
     unlabeled_weight: float = shared_options.unlabeled_weight()

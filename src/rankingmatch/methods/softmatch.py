@@ -38,7 +38,9 @@ class SoftMatch(Rebalanced):
         """L = L_s + λ_u (1/μB) Σ λ(c) H(q̂, strong view), where c is the confidence after alignment."""
         probabilities = outputs.weak.logits.softmax(1)
         confidence = self._confidence(probabilities, decay_at_length(self.statistics_decay, context.steps))
-        weights = truncated_gaussian(confidence, self.mean, self.variance / self.sigmas**2)
+        # λ(c) = exp(-max(μ - c, 0)² / (2σ²/n²)): 1 at the mean and above.
+        below = (self.mean - confidence).clamp(min=0)
+        weights = (-below.square() / (2 * (self.variance / self.sigmas**2).clamp(min=1e-12))).exp()
         # All rows are used; those reported as confident have the full weight.
         pseudo = PseudoLabels(probabilities.argmax(1), confidence >= self.mean)
         return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight, weights)
@@ -49,23 +51,13 @@ class SoftMatch(Rebalanced):
         self.probability.copy_(torch.where(self.probability.any(), self.probability, mean))
         update_average(self.probability, mean, decay)
         if self.uniform_alignment:
-            probabilities = uniformly_aligned(probabilities, self.probability)
+            # UA(q) = Normalize(q · (1/C) / p̃). The factor 1/C cancels. A class that is never predicted has p̃ near 0:
+            # keep its ratio finite.
+            ratio = probabilities / self.probability.clamp(min=1e-6)
+            probabilities = ratio / ratio.sum(1, keepdim=True)
         confidence = probabilities.amax(1)
         # The unbiased variance; that of a single row is 0.
         variance = confidence.var(correction=0) * count / max(count - 1, 1)
         update_average(self.mean, confidence.mean(), decay)
         update_average(self.variance, variance, decay)
         return confidence
-
-
-def uniformly_aligned(probabilities: Tensor, average: Tensor) -> Tensor:
-    """UA(q) = Normalize(q · (1/C) / p̃): predictions (n, classes) relative to the average prediction p̃ (classes,)."""
-    # The factor 1/C cancels. A class that is never predicted has p̃ near 0: keep its ratio finite.
-    ratio = probabilities / average.clamp(min=1e-6)
-    return ratio / ratio.sum(1, keepdim=True)
-
-
-def truncated_gaussian(confidence: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """λ(c) = exp(-max(μ - c, 0)² / 2σ²): 1 at the mean and above."""
-    below = (mean - confidence).clamp(min=0)
-    return (-below.square() / (2 * variance.clamp(min=1e-12))).exp()

@@ -1,7 +1,5 @@
 """Supervised training on the labeled images alone, the baseline of every comparison."""
 
-from typing import ClassVar
-
 from torch import nn
 from torch.nn import functional as F
 
@@ -12,7 +10,7 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, regist
 class Supervised(Method):
     """Eq. (2) alone: cross-entropy of the weak views of the labeled images."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ()
+    unlabeled_views = ()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s^CE."""

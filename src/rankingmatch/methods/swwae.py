@@ -1,7 +1,5 @@
 """Stacked what-where autoencoder (Zhao et al., 2015): a decoder reconstructs images from pooled maps and switches."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,7 +22,7 @@ from rankingmatch.networks.classifier import at_least_float32
 class SWWAE(Method):
     """Cross-entropy of labeled images; reconstruction of all images, and of the inputs of all stages of the network."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
+    unlabeled_views = ("weak",)
     reconstruction_weight: float = option(0.3, "λ_rec: weight of the reconstructed images.", interval="[0, inf)")
     intermediate_weight: float = option(0.3, "λ_M: weight of the reconstructed intermediate maps.", interval="[0, inf)")
 

@@ -1,7 +1,5 @@
 """Virtual adversarial training (Miyato et al., 2018) with entropy minimization."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,7 +21,7 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, regist
 class VAT(Method):
     """Consistency under the small perturbation that changes the prediction most, and low entropy."""
 
-    unlabeled_views: ClassVar[tuple[str, ...]] = ("weak",)
+    unlabeled_views = ("weak",)
     epsilon: float = option(6.0, "ε: Euclidean norm of the perturbation of a normalized image.", interval="[0, inf)")
     xi: float = option(1e-3, "ξ: finite difference; the paper's 1e-6 is too small for float32.", interval="(0, inf)")
     power_iterations: int = option(1, "Power iterations that find the perturbation's direction.", interval="[0, 100]")

@@ -1,7 +1,6 @@
 """DARP (Kim et al., 2020): the pseudo-labels of all unlabeled images are refined to be distributed as the labels."""
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +18,8 @@ NEWTON_STEPS = 30
 class RefinedPseudoLabels(Remedy):
     """The pseudo-label of an image is its row in the last refinement of the predictions for all unlabeled images."""
 
-    warm_up: ClassVar[float] = 0.4  # fraction of training before the first refinement
-    every: ClassVar[int] = 10  # steps between two refinements
+    warm_up = 0.4  # fraction of training before the first refinement
+    every = 10  # steps between two refinements
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)

@@ -1,7 +1,5 @@
 """Remedies for classes of different sizes: each changes the outputs from which a method computes its losses."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,8 +15,8 @@ from rankingmatch.networks import Output
 class Remedy(nn.Module):
     """Base class of all remedies; itself, it changes nothing. What it keeps between steps are buffers."""
 
-    usual_strength: ClassVar[float | None] = None  # that of its paper; None if it has none
-    needs_features: ClassVar[bool] = False
+    usual_strength: float | None = None  # that of its paper; None if it has none
+    needs_features = False
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__()
@@ -81,7 +79,7 @@ class LogitAdjustment(Remedy):
     It is the cross-entropy of the logits + τ ln π; predictions and pseudo-labels have no shift.
     """
 
-    usual_strength: ClassVar[float | None] = 1.0
+    usual_strength = 1.0
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
@@ -100,7 +98,7 @@ class DebiasedPseudoLabels(Remedy):
     less for a shorter one, as that of BatchNorm's statistics.
     """
 
-    usual_strength: ClassVar[float | None] = 0.5
+    usual_strength = 0.5
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
@@ -126,9 +124,9 @@ class ClassRebalancingSelfTraining(Remedy):
     largest. Pseudo-labels are aligned with π^t, normalized; t falls from 1 in the first part to 0.5 in the last.
     """
 
-    usual_strength: ClassVar[float | None] = 1 / 3
-    parts: ClassVar[int] = 6  # G
-    last_exponent: ClassVar[float] = 0.5  # t_min
+    usual_strength = 1 / 3
+    parts = 6  # G
+    last_exponent = 0.5  # t_min
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
@@ -184,8 +182,8 @@ class AuxiliaryBalancedClassifier(Remedy):
     the balanced classifier, and with 1 - (s/S)(1 - N_min / N_k) at step s of S in its unlabeled loss.
     """
 
-    needs_features: ClassVar[bool] = True
-    threshold: ClassVar[float] = 0.95
+    needs_features = True
+    threshold = 0.95
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
@@ -227,12 +225,12 @@ class DASO(Remedy):
     view, q' of the strong view), is added.
     """
 
-    usual_strength: ClassVar[float | None] = 1.5
-    needs_features: ClassVar[bool] = True
-    size: ClassVar[int] = 256  # features per class
-    temperature: ClassVar[float] = 0.05  # of the similarities
-    warm_up: ClassVar[float] = 0.02  # fraction of training in which only the queue is filled: 5,000 of 250,000 steps
-    every: ClassVar[int] = 100  # steps over which the pseudo-labels are counted
+    usual_strength = 1.5
+    needs_features = True
+    size = 256  # features per class
+    temperature = 0.05  # of the similarities
+    warm_up = 0.02  # fraction of training in which only the queue is filled: 5,000 of 250,000 steps
+    every = 100  # steps over which the pseudo-labels are counted
 
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)

@@ -22,6 +22,7 @@ from rankingmatch.data.arrays import as_uint8, encode_labels, image_array, label
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import (
+    DEFAULT_METHOD,
     Config,
     assemble,
     check_settings,
@@ -95,7 +96,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def __init__(
         self,
-        method: str = "rankingmatch-bm",
+        method: str = DEFAULT_METHOD,
         *,
         network: str | None = None,
         steps: int | None = None,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.heads import DEFAULT_METHOD, linear, require_head_method
+from rankingmatch.heads import HEAD_METHOD, linear, require_head_method
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.methods import METHODS
 
@@ -28,7 +28,7 @@ def error(features: np.ndarray, labels: np.ndarray, truth: np.ndarray, method: s
 
 def test_pictures_without_labels_lower_the_error() -> None:
     features, truth, labels = stretched_clusters()
-    assert error(features, labels, truth, DEFAULT_METHOD) < 0.8 * error(features, labels, truth, "logistic-regression")
+    assert error(features, labels, truth, HEAD_METHOD) < 0.8 * error(features, labels, truth, "logistic-regression")
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in NEED_IMAGES])
@@ -59,7 +59,7 @@ def test_an_unknown_method_is_named() -> None:
 def test_a_class_without_labels_keeps_the_probability_zero() -> None:
     features, truth, labels = stretched_clusters()
     labels[truth == 1] = -1
-    probabilities = fit_head(features, labels, 3, 0, DEFAULT_METHOD).probabilities(features)
+    probabilities = fit_head(features, labels, 3, 0, HEAD_METHOD).probabilities(features)
     assert (probabilities[:, 1] == 0).all()
     np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
 
@@ -67,13 +67,13 @@ def test_a_class_without_labels_keeps_the_probability_zero() -> None:
 def test_pictures_that_must_not_be_used_do_not_matter() -> None:
     features, _, labels = stretched_clusters()
     labels[200:] = -2
-    head = fit_head(features, labels, 3, 0, DEFAULT_METHOD)
+    head = fit_head(features, labels, 3, 0, HEAD_METHOD)
     # Only the mean of all features, which the head subtracts, is still theirs.
     features[200:] = features[200:][::-1]
-    np.testing.assert_allclose(fit_head(features, labels, 3, 0, DEFAULT_METHOD).weight, head.weight, atol=1e-4)
+    np.testing.assert_allclose(fit_head(features, labels, 3, 0, HEAD_METHOD).weight, head.weight, atol=1e-4)
 
 
 def test_without_unlabeled_pictures_the_head_is_logistic_regression() -> None:
     features, truth, _ = stretched_clusters()
-    trained, plain = (fit_head(features, truth, 3, 0, method) for method in (DEFAULT_METHOD, "logistic-regression"))
+    trained, plain = (fit_head(features, truth, 3, 0, method) for method in (HEAD_METHOD, "logistic-regression"))
     assert np.array_equal(trained.weight, plain.weight)

@@ -12,7 +12,7 @@ from rankingmatch.core.errors import DataError, RunError, first_line
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.untrusted import typed
 from rankingmatch.data import find_source
-from rankingmatch.heads import DEFAULT_METHOD
+from rankingmatch.heads import HEAD_METHOD
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.smoothing import fit_smoothing
 from rankingmatch.labeling.features import SIDE, feature_function
@@ -102,7 +102,7 @@ class Simulation:
 
 
 def simulate(
-    pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = None, method: str = DEFAULT_METHOD
+    pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = None, method: str = HEAD_METHOD
 ) -> Simulation:
     """Label a pool in an order, and evaluate a head at some numbers of labels.
 

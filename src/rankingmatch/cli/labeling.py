@@ -11,15 +11,15 @@ import click
 from rankingmatch.cli.shared import PathType
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
-from rankingmatch.heads import DEFAULT_METHOD, LOGISTIC_REGRESSION, require_head_method
+from rankingmatch.heads import HEAD_METHOD, LOGISTIC_REGRESSION, require_head_method
 
 SECONDS_OF_A_THREAD = 0.0005  # then a request does not wait long for the thread that trains the model
 method_option = click.option(
     "--method",
     metavar="NAME",
-    default=DEFAULT_METHOD,
+    default=HEAD_METHOD,
     help="What trains the model on the labels so far, on features of a pretrained network: a method, or "
-    f"{LOGISTIC_REGRESSION}. [{DEFAULT_METHOD}]",
+    f"{LOGISTIC_REGRESSION}. [{HEAD_METHOD}]",
 )
 
 

@@ -11,7 +11,7 @@ import click
 
 from rankingmatch.cli.labeling import method_option
 from rankingmatch.cli.shared import PathType, json_option
-from rankingmatch.heads import DEFAULT_METHOD, require_head_method
+from rankingmatch.heads import HEAD_METHOD, require_head_method
 
 if TYPE_CHECKING:
     from rankingmatch.bench.simulated_labeling import Pool, Simulation
@@ -60,7 +60,7 @@ def bench_labeling(
     tables = []
     for name in data or ("digits",):
         pool = known_pool(name, data_dir)
-        named = name if method == DEFAULT_METHOD else f"{name}-{method}"
+        named = name if method == HEAD_METHOD else f"{name}-{method}"
         file = f"labeling-{re.sub(r'[^-.+0-9A-Za-z_]+', '_', named)}.json"
         simulations = _simulations(pool, seeds, method, None if keep is None else keep / file, quiet)
         tables.append(error_table(pool.title, simulations))

@@ -11,7 +11,7 @@ from torch import nn
 from rankingmatch.core.distributed import alone
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.data import Progress, Split, no_progress
-from rankingmatch.heads import DEFAULT_METHOD
+from rankingmatch.heads import HEAD_METHOD
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.smoothing import smooth_features, unit_features
 from rankingmatch.networks import Classifier, batched_outputs, normalize_head
@@ -67,7 +67,7 @@ def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int, seed: in
     targets, weights = labels, np.full(len(labels), GIVEN_WEIGHT)
     if (labels < 0).any():
         smoothed = smooth_features(features, seed)
-        predicted = fit_head(smoothed, np.maximum(labels, -1), classes, seed, DEFAULT_METHOD).probabilities(smoothed)
+        predicted = fit_head(smoothed, np.maximum(labels, -1), classes, seed, HEAD_METHOD).probabilities(smoothed)
         targets = np.where(labels >= 0, labels, predicted.argmax(1))
         weights = np.where(labels >= 0, GIVEN_WEIGHT, predicted.max(1))
     center = features.mean(0)

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from rankingmatch.core.errors import RunError, first_line
 from rankingmatch.core.names import first_few, printable
 from rankingmatch.core.options import flag
-from rankingmatch.heads import DEFAULT_METHOD
+from rankingmatch.heads import HEAD_METHOD
 from rankingmatch.heads.smoothing import smooth_features
 from rankingmatch.labeling.features import Features
 from rankingmatch.labeling.model import NO_GUESSES, Lesson, guesses_of
@@ -49,7 +49,7 @@ class Background:
     Predictions of the session's run are used until there is a model of its labels, which `method` trains.
     """
 
-    def __init__(self, session: Session, method: str = DEFAULT_METHOD) -> None:
+    def __init__(self, session: Session, method: str = HEAD_METHOD) -> None:
         self._session, self._method = session, method
         pool = pool_of(session)
         self._numbers = np.array(pool, np.int64)

@@ -86,7 +86,7 @@ class Run:
         self.card_path = self.path / "MODEL_CARD.md"
         self.checkpoints = self.path / "checkpoints"
         self.tensorboard_path = self.path / "tensorboard"
-        self._lock = FileLock(self.path / LOCK)
+        self._lock: FileLock | None = None  # while this process holds it
 
     @classmethod
     def at(cls, run: "Run | str | Path", *, trust: bool = False) -> "Run":
@@ -227,13 +227,17 @@ class Run:
             self.path.mkdir(parents=True, exist_ok=True)
             self.require_no_links()
             try:
-                self._lock.acquire(timeout=0)
+                lock = FileLock(self.path / LOCK)
+                lock.acquire(timeout=0)
+                self._lock = lock
             except Timeout:
                 raise RunError(f"{self.path} is in use by another process; wait for it, or stop it") from None
 
     def unlock(self) -> None:
         """Let other processes use the directory."""
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
+        self._lock = None
 
     @contextmanager
     def _writable(self) -> Iterator[None]:

@@ -139,13 +139,9 @@ def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeyp
         run_recipe(recipe, out=tmp_path / "out")
 
 
-def test_random_features_are_refused(folder: Path) -> None:
-    recipe = parse_recipe("mine", RECIPE, str(folder))
-    with pytest.raises(ConfigError, match=r"logistic-regression .* pretrained"):
-        cells(recipe, folds=1, scale=None, given={"pretrained": False})
-
-
 def test_a_recipe_for_photographs_takes_any_folder_or_dataset_of_color_images(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"logistic-regression .* pretrained"):
+        cells(parse_recipe("mine", RECIPE, str(folder)), folds=1, scale=None, given={"pretrained": False})
     grid = cells(read_recipe("photos", str(folder)), folds=1, scale=None, given={})
     assert {cell.column.labels for cell in grid} == {10, 20, 40, 100, 200, 400}
     assert {cell.config.network.network for cell in grid} == {"efficientnet-lite0"}

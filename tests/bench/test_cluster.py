@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from on_ray import needs_ray
-from tiny import RECIPE_TEXT
+from tiny import RECIPE_TEXT, models
 
 from rankingmatch.bench import cluster as module
 from rankingmatch.bench.cluster import Cluster, Resources, connected
@@ -31,10 +31,6 @@ RECIPE = parse_recipe("mine", TEXT)
 def cluster() -> Iterator[Cluster]:
     with connected(Resources()) as crew:
         yield crew
-
-
-def models(place: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in place.rglob("model.safetensors")}
 
 
 def one_run(steps: int) -> dict[int, Cell]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import RECIPE_TEXT
+from tiny import RECIPE_TEXT, models
 
 from rankingmatch.bench.command import BenchOptions, OutputFiles, run_recipe, run_recipes
 from rankingmatch.bench.grid import run_grid
@@ -33,10 +33,6 @@ def costs_recipe(per: str) -> Any:
 
 def planned() -> list[Cell]:
     return cells(RECIPE, folds=None, scale=None, given={})
-
-
-def models(place: Path) -> dict[str, bytes]:
-    return {path.parent.name: path.read_bytes() for path in place.rglob("model.safetensors")}
 
 
 @pytest.fixture(scope="module")

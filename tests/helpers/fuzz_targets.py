@@ -187,7 +187,7 @@ def run_files(place: Path) -> Target:
                 read_rows(split, torch.zeros(2000, dtype=torch.int64).numpy())
             run.require_same_images("")
             run.require_no_links()
-            plain = run.environment(), run.skipped(), run.label_count(), run.result(), run.history(), run.step_costs()
+            plain = run.environment(), run.split_rows(), run.result(), run.history(), run.step_costs()
             model, info = run.load_model(CPU)
             return plain, model(torch.zeros((1, info.channels, 8, 8), dtype=torch.uint8)), repeat_command(config)
         finally:

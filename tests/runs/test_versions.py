@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 FILES = {"config": "config.json", "split": "split.json", "result": "result.json", "metrics": "metrics.jsonl"}
 READ: dict[str, Callable[[Run], Any]] = {
     "config": Run.config,
-    "split": Run.label_count,
+    "split": Run.split_rows,
     "result": Run.result,
     "metrics": Run.history,
 }
@@ -90,7 +90,9 @@ def test_a_file_without_a_number_is_an_old_one(run: Run) -> None:
         del values["format"]
         path.write_text(json.dumps(values) + "\n")
     assert run.config().execution.license is None
-    assert run.label_count() == 40
+    rows = run.split_rows()
+    assert rows is not None
+    assert len(rows.labeled) == 40
     assert run.result() is not None
     assert run.history()
 

@@ -59,7 +59,8 @@ def _as_flag(name: str, value: object) -> str:
 
 def describe_result(result: Result, run: Run) -> str:
     """The result of a run, and the commands to use it."""
-    skipped = run.skipped()
+    rows = run.split_rows()
+    skipped = rows.skipped if rows else []
     names = first_few([f"{file} {reason}" for file, reason in skipped])
     errors = [
         f"{name} error {error:.2f}%{'' if balanced is None else f' (balanced {balanced:.2f}%)'}"

@@ -49,7 +49,7 @@ MOST_COSTS = 2**26  # bytes of steps.csv: a million steps have 25 MB
 
 @dataclass(frozen=True)
 class SplitRows:
-    """The content of split.json."""
+    """The content of split.json: rows of images, and the files of a folder that were skipped, and why."""
 
     labeled: list[Size]
     validation: list[Size]
@@ -154,11 +154,6 @@ class Run:
             values, known = _read("split", path), {field.name for field in fields(SplitRows)}
             return typed(SplitRows, {name: value for name, value in values.items() if name in known})
 
-    def skipped(self) -> list[tuple[str, str]]:
-        """The files of a folder that were skipped, and why."""
-        split = self.split_rows()
-        return [] if split is None else split.skipped
-
     def config(self) -> Config:
         """The configuration of the run."""
         path = self.path / "config.json"
@@ -170,7 +165,8 @@ class Run:
         names = {"method": values.get("method"), "network": network.get("network") if isinstance(network, dict) else ""}
         for kind, name in names.items():
             if isinstance(name, str):
-                trust([name] if self.trust else [])
+                if self.trust:
+                    trust([name])
                 require_trusted(kind, name, path)
         with _readable(path):
             return Config.from_json(values)
@@ -182,11 +178,6 @@ class Run:
             values = check_value("environment", _read("config", path).get("environment", {}), dict)
             plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
             return {name: value if isinstance(value, int) else str(value)[:200] for name, value in plain.items()}
-
-    def label_count(self) -> int | None:
-        """The number of labeled training images; None before they are chosen."""
-        split = self.split_rows()
-        return None if split is None else len(split.labeled)
 
     def result(self) -> Result | None:
         """The result; None while the run is not finished."""

@@ -24,7 +24,7 @@ from rankingmatch.runs.predict import describe_skipped, predict_files, write_pre
 
 log = logging.getLogger(__name__)
 
-__all__ = ["evaluate", "scores"]
+__all__ = ["evaluate"]
 
 
 def evaluate(
@@ -58,7 +58,8 @@ def evaluate(
         Plain values. "part" is "test", "validation" for images on which weights may have been chosen, or "unverified"
         if the folder that the run was trained on is not there to compare with; "test_error" and
         "test_balanced_error" are only there for "test".
-        "left_out" has the number of images that were used in training.
+        "left_out" has the number of images that were used in training. The recall and the error of a class without
+        images are None.
 
     Raises
     ------
@@ -81,18 +82,23 @@ def evaluate(
         part, images = _held_out_images(run, config if dataset is None else replace(config, dataset=dataset), info)
         truth, left_out = images.labels, 0
         probabilities = predict_probabilities(accelerated(model, len(images)), images.images, chosen)
-    found = scores(probabilities, truth)
-    error, balanced = found.pop("test_error"), found.pop("test_balanced_error")
+    predicted = probabilities.argmax(1)
+    confusion = confusion_matrix(truth, predicted, len(info.classes))
+    errors = Errors.of(confusion)
+    found = {"error": errors.error, "balanced_error": errors.balanced_error}
     return {
         "run": str(run.path),
         "dataset": dataset or config.dataset,
         "classes": list(info.classes),
         "part": part,
         "left_out": left_out,
-        "error": error,
-        "balanced_error": balanced,
-        **({"test_error": error, "test_balanced_error": balanced} if part == "test" else {}),
         **found,
+        **({f"test_{name}": error for name, error in found.items()} if part == "test" else {}),
+        "images": len(truth),
+        "test_recall": errors.recall,
+        "calibration_error": calibration_error(probabilities.max(1), predicted == truth),
+        "class_errors": [None if recall is None else 100 - recall for recall in errors.recall or ()],
+        "confusion": confusion.tolist(),
     }
 
 
@@ -165,20 +171,3 @@ def _predict_files(
     if skipped:
         log.warning("%d files were skipped: %s", len(skipped), describe_skipped(skipped))
     return np.stack([values for _, values in found]), np.array([label for label, _ in found])
-
-
-def scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Metrics of (n, classes) probabilities for images with these labels, as plain values; errors in percent.
-
-    The error and the recall of a class without images are None.
-    """
-    predicted = probabilities.argmax(1)
-    confusion = confusion_matrix(labels, predicted, probabilities.shape[1])
-    errors = {f"test_{name}": value for name, value in vars(Errors.of(confusion)).items()}
-    return {
-        "images": len(labels),
-        **errors,
-        "calibration_error": calibration_error(probabilities.max(1), predicted == labels),
-        "class_errors": [None if recall is None else 100 - recall for recall in errors["test_recall"]],
-        "confusion": confusion.tolist(),
-    }

@@ -129,6 +129,7 @@ def _recorded(
     run: Run, config: Config, result: Result | None, history: list[dict[str, Any]], source: Source | None = None
 ) -> RunData:
     """What is known of a run without its model."""
+    rows = None if result else run.split_rows()
     last: dict[str, Any] = history[-1] if history else {}
     status = Status.UNDER_WAY
     if result is not None:
@@ -138,7 +139,7 @@ def _recorded(
         directory=run.path.resolve().name,
         dataset=config.dataset,
         method=config.method,
-        labels=result.labels if result else run.label_count() or config.data.labels or 0,
+        labels=result.labels if result else len(rows.labeled) if rows else config.data.labels or 0,
         seed=config.training.seed,
         classes=(),
         status=status,

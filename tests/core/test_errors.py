@@ -11,7 +11,6 @@ from rankingmatch.core.errors import (
     Interrupted,
     RankingMatchError,
     RunError,
-    first_line,
     is_out_of_memory,
     setting,
     unknown_name,
@@ -24,6 +23,7 @@ def test_a_name_is_spelled_by_whoever_shows_the_message() -> None:
     assert str(error) == "learning_rate is {mu}; lower mu"
     assert error.spelled(flag) == "--learning-rate is {mu}; lower --mu"
     assert error.settings == ("learning_rate", "mu")
+    assert DivergedError(7, "labeled_ce").spelled(flag).endswith("at step 7; try a lower --learning-rate")
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,6 @@ def test_an_error_survives_the_way_from_another_process(error: RankingMatchError
     assert type(copy) is type(error)
     assert copy.spelled(flag) == error.spelled(flag)
     assert getattr(copy, "resumable", None) == getattr(error, "resumable", None)
-
-
-def test_a_diverged_run_names_step_part_and_remedy() -> None:
-    error = DivergedError(7, "labeled_ce")
-    assert (error.step, error.part) == (7, "labeled_ce")
-    assert error.spelled(flag).endswith("became non-finite at step 7; try a lower --learning-rate")
-
-
-def test_the_first_line_of_an_error_without_a_message_is_its_type() -> None:
-    assert first_line(ValueError("one\ntwo")) == "one"
-    assert first_line(ValueError()) == "ValueError"
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,13 @@
 import numpy as np
 import pytest
 
-from rankingmatch.core.metrics import (
-    balanced_error_rate,
-    calibration_error,
-    class_recalls,
-    confusion_matrix,
-    error_rate,
-)
+from rankingmatch.core.metrics import Errors, calibration_error, confusion_matrix
 
 
 def test_confusion_counts_true_class_by_predicted_class() -> None:
     confusion = confusion_matrix(np.array([0, 0, 1, 2, 2]), np.array([0, 1, 1, 2, 0]), 3)
     assert confusion.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
-    assert error_rate(confusion) == pytest.approx(40.0)
+    assert Errors.of(confusion).error == pytest.approx(40.0)
 
 
 def test_calibration_error_is_the_mean_gap_of_the_bins() -> None:
@@ -27,13 +21,7 @@ def test_calibration_error_is_the_mean_gap_of_the_bins() -> None:
 
 
 def test_recalls_and_the_balanced_error_weigh_classes_equally() -> None:
-    confusion = np.array([[9, 1, 0], [1, 1, 0], [0, 0, 0]])
-    assert class_recalls(confusion) == [90.0, 50.0, None]
-    assert balanced_error_rate(confusion) == pytest.approx((10 + 50) / 2)
-    assert error_rate(confusion) == pytest.approx(100 * 2 / 12)
-
-
-def test_with_classes_of_equal_size_the_balanced_error_is_the_error() -> None:
-    rng = np.random.default_rng(0)
-    confusion = rng.multinomial(50, [0.5, 0.2, 0.2, 0.1], size=4)
-    assert balanced_error_rate(confusion) == pytest.approx(error_rate(confusion))
+    errors = Errors.of(np.array([[9, 1, 0], [1, 1, 0], [0, 0, 0]]))
+    assert errors.recall == [90.0, 50.0, None]
+    assert errors.balanced_error == pytest.approx((10 + 50) / 2)
+    assert errors.error == pytest.approx(100 * 2 / 12)

@@ -27,10 +27,7 @@ def test_running_statistics_cover_the_same_fraction_of_any_run(steps: int, momen
 @pytest.mark.parametrize(("step", "ramp"), [(0, 0.0), (10, 0.25), (39, 0.975), (40, 1.0), (99, 1.0)])
 def test_a_linear_ramp_ends_after_its_fraction_of_the_run(step: int, ramp: float) -> None:
     assert linear_ramp(step, 100, 0.4) == pytest.approx(ramp)
-
-
-def test_a_ramp_of_length_zero_is_1_from_the_start() -> None:
-    assert linear_ramp(0, 100, 0.0) == 1.0
+    assert linear_ramp(step, 100, 0.0) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,4 @@ def test_a_ramp_of_length_zero_is_1_from_the_start() -> None:
 def test_the_tsa_threshold_rises_from_one_over_the_classes(kind: Annealing, alphas: list[float], classes: int) -> None:
     thresholds = [tsa_threshold(kind, step, 100, classes) for step in (0, 50, 100)]
     assert thresholds == pytest.approx([alpha * (1 - 1 / classes) + 1 / classes for alpha in alphas])
-
-
-def test_without_tsa_the_threshold_is_infinite() -> None:
-    assert tsa_threshold("none", 0, 100, 10) == math.inf
+    assert tsa_threshold("none", 0, 100, classes) == math.inf

@@ -11,7 +11,7 @@ import rankingmatch as rm
 from rankingmatch.bench.recipe import cells, parse_recipe, read_recipe
 from rankingmatch.bench.results import KeptRun, Outcome, markdown_page
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.core.metrics import Errors, balanced_error_rate, class_recalls, confusion_matrix
+from rankingmatch.core.metrics import Errors, confusion_matrix
 from rankingmatch.data import make_split
 from rankingmatch.methods.rebalancing import REMEDIES
 from rankingmatch.networks import predict_logits
@@ -38,8 +38,8 @@ def test_the_result_has_balanced_errors_and_recalls_of_the_saved_model(run: Run)
     model, _ = run.load_model(config.device())
     predicted = predict_logits(model, test.images, config.device()).argmax(1)
     confusion = confusion_matrix(test.labels, predicted, 10)
-    assert result.test_balanced_error == balanced_error_rate(confusion)
-    assert result.test_recall == class_recalls(confusion)
+    errors = Errors.of(confusion)
+    assert (result.test_balanced_error, result.test_recall) == (errors.balanced_error, errors.recall)
     assert result.val_balanced_error is not None
     last = run.history()[-1]
     assert last["test_recall"] == result.test_recall

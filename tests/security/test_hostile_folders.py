@@ -9,7 +9,6 @@ import pytest
 from image_folders import picture
 from PIL import Image
 
-from rankingmatch.core.errors import DataError
 from rankingmatch.data import UnreadableError, find_source, images_below
 from rankingmatch.data.decode import decode, view_image
 from rankingmatch.data.folder_contents import scan_folder
@@ -165,8 +164,3 @@ def test_a_label_that_means_nothing_is_mentioned(label: str, pets: Path) -> None
     table.write_text(f"file,label\nlabeled/cat/0.png,cat\nlabeled/dog/0.png,{label}\n")
     contents = scan_folder(pets, labels_csv=table)
     assert any(f"'{label}' is a class" in note for note in contents.notes)
-
-
-def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        scan_folder(tmp_path)

@@ -15,7 +15,6 @@ from typing import IO, Any
 
 from rankingmatch.core.names import to_utf8
 
-LONGEST_STEM = 200  # bytes: a name has at most 255, and gets a number and an ending
 _WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = _WRITE | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
@@ -80,7 +79,7 @@ def open_for_appending(path: Path) -> IO[str]:
 def unused_path(path: Path) -> Path:
     """The path, or one with a number added if it exists."""
     number, unused = 1, path
-    stem = os.fsdecode(os.fsencode(path.stem)[:LONGEST_STEM])
+    stem = os.fsdecode(os.fsencode(path.stem)[:200])  # a name has at most 255 bytes, with the number and the ending
     while os.path.lexists(unused):
         number += 1
         unused = path.with_name(f"{stem}-{number}{path.suffix}")
@@ -94,27 +93,18 @@ def unused_path(path: Path) -> Path:
 def opened_output(path: Path) -> Iterator[IO[bytes]]:
     """A file that the user has named, to write in parts.
 
-    Links are followed, and a device or named pipe, such as /dev/stdout, is written to as it is. Any other file appears
-    when it is complete.
+    Links are followed. A device, a named pipe or an open file of this process, such as /dev/stdout, is written to as it
+    is. Any other file appears when it is complete.
     """
-    if not _is_special(path):
+    parent = os.path.realpath(path.parent)
+    is_open = (parent.startswith("/proc/") and parent.endswith("/fd")) or str(path) in ("/dev/stdout", "/dev/stderr")
+    if path.exists() and (is_open or not (path.is_file() or path.is_dir())):
+        # Not the real path: that of a pipe that /dev/stdout stands for cannot be opened.
+        with os.fdopen(os.open(path, _WRITE | os.O_APPEND), "wb") as file:
+            yield file
+    else:
         with opened_atomically(Path(os.path.realpath(path))) as file:
             yield file
-        return
-    # Not the real path: that of a pipe that /dev/stdout stands for cannot be opened.
-    with os.fdopen(os.open(path, _WRITE | os.O_APPEND), "wb") as file:
-        yield file
-
-
-def _is_special(path: Path) -> bool:
-    """Whether a path is a device, named pipe or socket, or an open file of this process, such as /dev/stdout."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:  # there is no such file yet
-        return False
-    parent = os.path.realpath(path.parent)
-    own = (parent.startswith("/proc/") and parent.endswith("/fd")) or str(path) in ("/dev/stdout", "/dev/stderr")
-    return own or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def write_output(path: Path, content: bytes) -> None:

@@ -9,24 +9,37 @@ from pathlib import Path
 
 import torch
 
-from rankingmatch.core.distributed import own_device
+from rankingmatch.core.distributed import local_rank, world_size
 from rankingmatch.core.errors import ConfigError, first_line, setting
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-LARGE = 1 << 30  # bytes
 _PROCESS = Path("/proc/self")
 
 
 def find_device(name: str) -> torch.device:
-    """The device called `name`, or ConfigError; "auto" is the accelerator if there is one, otherwise the CPU."""
+    """The device called `name`, or ConfigError; "auto" is the accelerator if there is one, otherwise the CPU.
+
+    Each of several processes has its own GPU.
+    """
     if name == "auto":
-        return own_device(torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu"))
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ConfigError(f"{setting('device')} {name} cannot be used here ({first_line(error)})") from error
-    return own_device(device)
+        device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    else:
+        try:
+            device = torch.device(name)
+            torch.ones(1, device=device).item()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            raise ConfigError(f"{setting('device')} {name} cannot be used here ({first_line(error)})") from error
+    if world_size() == 1 or device.type == "cpu":
+        return device
+    if device.type != "cuda":
+        raise ConfigError(f"{setting('device')} is {device}, but several processes need CPUs or CUDA GPUs; use cpu")
+    available = torch.cuda.device_count()
+    if local_rank() >= available:
+        raise ConfigError(
+            f"there are {available} GPUs but more processes; start torchrun with --nproc-per-node {available}"
+        )
+    torch.cuda.set_device(local_rank())
+    return torch.device("cuda", local_rank())
 
 
 # --- precision and threads -----------------------------------------------------------------------------------
@@ -81,8 +94,8 @@ def keep_freed_memory() -> None:
         set_option = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc
         return
-    set_option(M_MMAP_THRESHOLD, LARGE)
-    set_option(M_TRIM_THRESHOLD, LARGE)
+    set_option(M_MMAP_THRESHOLD, 1 << 30)  # bytes
+    set_option(M_TRIM_THRESHOLD, 1 << 30)
 
 
 def reset_peak_memory(device: torch.device) -> None:

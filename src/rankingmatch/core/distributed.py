@@ -53,7 +53,16 @@ def process_group() -> Iterator[None]:
             raise
         raise SystemExit(1) from None
     except RuntimeError as error:
-        _explain(error)
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            raise LostProcessError(
+                f"process {rank()} of {world_size()} stopped because another one no longer responds; start all "
+                f"processes again with {setting('resume')} to continue from the last checkpoint"
+            ) from error
+        if "finished reduction" in str(error):
+            raise ConfigError(
+                "the network has parameters that receive no gradient, which several processes would wait for; set "
+                "their requires_grad to False, or train with one process"
+            ) from error
         raise
     finally:
         logging.disable(logging.NOTSET)
@@ -90,20 +99,6 @@ def _disconnect() -> None:
     dist.destroy_process_group()
 
 
-def _explain(error: RuntimeError) -> None:
-    """Raise a readable error in place of torch's, where another process caused it."""
-    if isinstance(error, dist.DistError) or "gloo" in str(error):
-        raise LostProcessError(
-            f"process {rank()} of {world_size()} stopped because another one no longer responds; start all processes "
-            f"again with {setting('resume')} to continue from the last checkpoint"
-        ) from error
-    if "finished reduction" in str(error):
-        raise ConfigError(
-            "the network has parameters that receive no gradient, which several processes would wait for; set their "
-            "requires_grad to False, or train with one process"
-        ) from error
-
-
 def world_size() -> int:
     """The number of processes that train the run."""
     several = dist.is_available() and dist.is_initialized() and not _ALONE.get()
@@ -125,6 +120,11 @@ def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
 
 
+def local_rank() -> int:
+    """The number of this process among those of its machine."""
+    return int(os.environ["LOCAL_RANK"])
+
+
 def is_first() -> bool:
     """Whether this process reads and writes the run directory, and prints."""
     return rank() == 0
@@ -133,21 +133,6 @@ def is_first() -> bool:
 def restarted_by_torchrun() -> bool:
     """Whether torchrun has restarted the processes after one of them failed."""
     return _started_by_torchrun() and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
-
-
-def own_device(device: torch.device) -> torch.device:
-    """The device of this process: with several GPUs, its own."""
-    if world_size() == 1 or device.type == "cpu":
-        return device
-    if device.type != "cuda":
-        raise ConfigError(f"{setting('device')} is {device}, but several processes need CPUs or CUDA GPUs; use cpu")
-    number, available = _local_rank(), torch.cuda.device_count()
-    if number >= available:
-        raise ConfigError(
-            f"there are {available} GPUs but more processes; start torchrun with --nproc-per-node {available}"
-        )
-    torch.cuda.set_device(number)
-    return torch.device("cuda", number)
 
 
 def require_enough_images(batch_size: int) -> None:
@@ -191,7 +176,7 @@ def first_on_each_machine(work: Callable[[], T]) -> T:
     """Call `work()` on one process of each machine, then on the others, which reuse what it has downloaded."""
     if world_size() == 1:
         return work()
-    result = on_all_processes(lambda: work() if _local_rank() == 0 else None)
+    result = on_all_processes(lambda: work() if local_rank() == 0 else None)
     return on_all_processes(lambda: work() if result is None else result)
 
 
@@ -202,10 +187,6 @@ def any_process(*flags: bool) -> tuple[bool, ...]:
     votes = torch.tensor(flags, dtype=torch.uint8)
     dist.all_reduce(votes, dist.ReduceOp.MAX)
     return tuple(bool(vote) for vote in votes)
-
-
-def _local_rank() -> int:
-    return int(os.environ["LOCAL_RANK"])
 
 
 # --- rows and sums, with gradient ------------------------------------------------------------------------------

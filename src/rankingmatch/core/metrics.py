@@ -21,30 +21,17 @@ class Errors:
     @classmethod
     def of(cls, confusion: np.ndarray) -> "Errors":
         """The errors in a confusion matrix."""
-        return cls(error_rate(confusion), balanced_error_rate(confusion), class_recalls(confusion))
+        counts = zip(np.diag(confusion).tolist(), confusion.sum(1).tolist(), strict=True)
+        recalls = [100.0 * right / images if images else None for right, images in counts]
+        known = [recall for recall in recalls if recall is not None]
+        error = 100.0 * (1.0 - float(np.trace(confusion)) / float(confusion.sum()))
+        return cls(error, 100.0 - sum(known) / len(known), recalls)
 
 
 def confusion_matrix(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
     """Count images by true label (n,), the row, and predicted label (n,), the column."""
     counts = np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes)
-
-
-def error_rate(confusion: np.ndarray) -> float:
-    """Percentage of images that are predicted as another class."""
-    return 100.0 * (1.0 - float(np.trace(confusion)) / float(confusion.sum()))
-
-
-def class_recalls(confusion: np.ndarray) -> list[float | None]:
-    """For each class, the percentage of its images that are predicted as it; None for a class without images."""
-    counts = zip(np.diag(confusion).tolist(), confusion.sum(1).tolist(), strict=True)
-    return [100.0 * right / images if images else None for right, images in counts]
-
-
-def balanced_error_rate(confusion: np.ndarray) -> float:
-    """Mean over the classes that have images of the percentage that is predicted as another class."""
-    recalls = [recall for recall in class_recalls(confusion) if recall is not None]
-    return 100.0 - sum(recalls) / len(recalls)
 
 
 def calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 15) -> float:

@@ -77,10 +77,9 @@ def flag(name: str) -> str:
 def options_of(settings: type) -> list[Option]:
     """The options declared by a settings class, in order; inherited ones are last."""
     hints, own = get_type_hints(settings), get_annotations(settings)
+    fields = [field for field in dataclasses.fields(settings) if "help" in field.metadata]
     options = []
-    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):
-        if "help" not in field.metadata:
-            continue
+    for field in sorted(fields, key=lambda field: field.name not in own):
         hint = hints[field.name]
         if optional := get_origin(hint) is UnionType:
             (hint,) = (part for part in get_args(hint) if part is not NoneType)

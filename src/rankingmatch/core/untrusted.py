@@ -7,7 +7,6 @@ import json
 import math
 import os
 import stat
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -26,7 +25,6 @@ T = TypeVar("T")
 MOST_JSON = 2**24  # bytes of a JSON file: values in memory take up to thirty times as much
 LONGEST_TEXT = 2**16  # characters of a value
 MOST_HEADER = 2**23  # bytes of a safetensors file
-MOST_TENSOR_FILE = 2**40
 MOST_TENSORS = 100_000
 SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 
@@ -58,8 +56,8 @@ def read_bytes(path: Path, most: int) -> bytes:
         return file.read(os.fstat(descriptor).st_size)  # not `most`, which Python would allocate
 
 
-def require_regular(file: Path | int, most: int, least: int = 0) -> None:
-    """Raise BadFileError unless a path or open file is a regular one whose number of bytes is in this range.
+def require_regular(file: Path | int, most: int) -> None:
+    """Raise BadFileError unless a path or open file is a regular one of at most this many bytes.
 
     It is not opened: opening a named pipe would wait for someone to write to it, and some devices act when they are
     opened. Files of the system, such as /proc/kmsg, have no bytes, and reading them may take forever.
@@ -69,8 +67,6 @@ def require_regular(file: Path | int, most: int, least: int = 0) -> None:
         raise BadFileError("it is not a regular file")
     if status.st_size > most:
         raise BadFileError(f"it has {status.st_size:,} bytes, more than the {most:,} that such a file may have")
-    if status.st_size < least:
-        raise BadFileError("it is empty" if status.st_size == 0 else "it is too short")
 
 
 def check_format(kind: str, values: Mapping[str, Any], path: Path) -> None:
@@ -91,16 +87,13 @@ def check_format(kind: str, values: Mapping[str, Any], path: Path) -> None:
 def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text; NaN, infinity and huge numbers are refused, which Python would accept."""
 
-    def finite(kind: Callable[[str], Any]) -> Callable[[str], Any]:
-        def read(digits: str) -> Any:
-            if not math.isfinite(float(digits)):
-                raise BadFileError(f"it has the value {digits[:20]}")
-            return kind(digits)
-
-        return read
+    def finite(digits: str) -> float:
+        if not math.isfinite(number := float(digits)):
+            raise BadFileError(f"it has the value {digits[:20]}")
+        return int(digits) if digits.lstrip("-").isdigit() else number
 
     try:
-        return json.loads(text, parse_constant=finite(float), parse_int=finite(int), parse_float=finite(float))
+        return json.loads(text, parse_constant=finite, parse_int=finite, parse_float=finite)
     except (ValueError, RecursionError) as error:
         raise BadFileError(f"it is not JSON: {error}"[:300]) from error
 
@@ -210,11 +203,10 @@ class TensorHeader(NamedTuple):
 
 def read_tensor_header(path: Path) -> TensorHeader:
     """The header of a safetensors file; raises BadFileError if it is damaged, or not a regular file."""
-    require_regular(path, MOST_TENSOR_FILE, least=8)
+    require_regular(path, most=2**40)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        start = file.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
+        length = int.from_bytes(file.read(8), "little")
         if length > min(MOST_HEADER, size - 8):
             raise BadFileError("its header is damaged or too long")
         values = parse_object(file.read(length))

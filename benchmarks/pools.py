@@ -22,7 +22,7 @@ from rankingmatch.core.devices import peak_memory, reset_peak_memory
 from rankingmatch.core.randomness import Purpose
 from rankingmatch.data import Dataset, Images, Split, assemble_split, indices_of_step
 from rankingmatch.methods import PseudoLabels, Task
-from rankingmatch.methods.memory import LearnedLabels
+from rankingmatch.methods.targets import LearnedLabels
 
 SIZES = (10**6, 10**7, 10**8)
 ROWS, CLASSES, LABELED, STEPS = 448, 10, 40, 200

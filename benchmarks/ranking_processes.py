@@ -23,8 +23,7 @@ from torch import Tensor
 from measuring import MEBI, Rows, add_keep, growth_of, markdown, report, seconds
 from ranking import logits_and_labels
 from rankingmatch.core.distributed import is_first, process_group, world_size
-from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
-from rankingmatch.losses.ranking import over_processes
+from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive, over_processes
 
 ROWS, PROCESSES = (448, 896, 1792, 3584, 7168), (1, 2, 4)
 LOSSES: dict[str, Callable[..., Tensor]] = {
@@ -39,7 +38,7 @@ MOST_ROWS = {"BatchAll": 1792}
 def forward_and_backward(loss: Callable[..., Tensor], logits: Tensor, labels: Tensor) -> Tensor:
     """The value and the gradient of a loss, as one vector."""
     logits.grad = None
-    value = over_processes(loss)(logits, labels)
+    value = over_processes(loss, logits, labels)
     value.backward()
     assert logits.grad is not None
     return torch.cat([value.detach().view(1), logits.grad.flatten()])

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rankingmatch.losses import (
+    Similarity,
     batch_all_triplet,
     batch_hard_triplet,
     batch_mean_triplet,
@@ -29,7 +30,6 @@ from rankingmatch.losses import (
     soft_cross_entropy,
     tsa_cross_entropy,
 )
-from rankingmatch.losses.ranking import Similarity
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Oracle = Callable[[naive.Rows, list[int]], float]

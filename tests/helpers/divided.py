@@ -29,8 +29,7 @@ from rankingmatch.core.distributed import (
     world_size,
 )
 from rankingmatch.core.errors import DataError
-from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive
-from rankingmatch.losses.ranking import over_processes
+from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive, over_processes
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.training.loop import train
@@ -118,7 +117,7 @@ def check_ranking() -> None:
         for loss in (batch_all_triplet, batch_hard_triplet, batch_mean_triplet, contrastive):
             for options in ({}, {"mask": mask}, {"mask": mask & (labels == 1), "l2_normalize": False}):
                 one, several = rows.clone().requires_grad_(), rows.clone().requires_grad_()
-                expected, value = loss(one, labels, **options), over_processes(loss)(several, labels, **options)
+                expected, value = loss(one, labels, **options), over_processes(loss, several, labels, **options)
                 expected.backward()
                 value.backward()
                 assert one.grad is not None

@@ -7,7 +7,7 @@ from linear import Linear, losses_of
 
 from rankingmatch.methods import make_method
 from rankingmatch.methods.mixing import MixDraw, draw_mixup, mixup
-from rankingmatch.methods.targets import align_distribution, most_confident, sharpen
+from rankingmatch.methods.targets import align_distribution, sharpen
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -58,12 +58,6 @@ def test_sharpening_to_the_extreme_stays_a_distribution() -> None:
     sharp = sharpen(torch.full((1, 200), 1 / 200).index_fill(1, torch.tensor([7]), 2 / 200), 1e-3)
     assert sharp[0, 7].item() == pytest.approx(1.0)
     assert sharp.isfinite().all()
-
-
-@pytest.mark.parametrize(("dropped", "kept"), [(0.0, [1, 1, 1, 1]), (0.25, [1, 0, 1, 1]), (0.74, [1, 0, 1, 0])])
-def test_the_least_confident_share_is_dropped(dropped: float, kept: list[int]) -> None:
-    p = torch.tensor([[0.1, 0.9], [0.5, 0.5], [0.8, 0.2], [0.3, 0.7]])
-    assert most_confident(p, dropped).int().tolist() == kept
 
 
 def test_alignment_equals_its_formula() -> None:

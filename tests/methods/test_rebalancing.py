@@ -15,9 +15,16 @@ from torch import Tensor
 from rankingmatch.augment import Policy
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import METHODS, Batch, Context, Task, hyperparameters_of, make_method
-from rankingmatch.methods.rebalancing import REMEDIES
-from rankingmatch.methods.rebalancing.refinement import refined, without_noise
-from rankingmatch.methods.rebalancing.remedies import LogitAdjustment, chosen_labels, enqueue, mirrored_rates
+from rankingmatch.methods.rebalancing import (
+    REMEDIES,
+    ClassRebalancingSelfTraining,
+    LogitAdjustment,
+    RefinedPseudoLabels,
+    chosen_labels,
+    enqueue,
+    refined,
+    without_noise,
+)
 from rankingmatch.methods.three_views import Rebalanced
 from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.training.batches import make_batch
@@ -91,7 +98,7 @@ def test_loss_equals_an_independent_computation(
 
 
 def test_crest_chooses_all_of_the_smallest_class_and_the_most_confident_of_the_others() -> None:
-    rates = mirrored_rates(torch.tensor([0.5, 0.1, 0.4]), 1.0)
+    rates = ClassRebalancingSelfTraining(Task(3, 4, POOL, label_counts=(5, 1, 4)), 1.0).rates
     assert rates.tolist() == pytest.approx([0.2, 1.0, 0.8])
     sure = torch.tensor([0.5, 0.9, 0.7, 0.6, 0.8])
     others = (1 - sure) / 2
@@ -134,7 +141,7 @@ class FixedView:
 def test_darp_gives_the_wanted_column_sums() -> None:
     p = (3 * torch.randn(300, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(1)
     wanted = torch.tensor([150.0, 90.0, 45.0, 15.0], dtype=torch.float64)
-    x = refined(without_noise(p, wanted), wanted)
+    x = refined(without_noise(p, wanted, RefinedPseudoLabels.kept), wanted)
     assert x.sum(1).tolist() == pytest.approx([1.0] * 300)
     assert x.sum(0).tolist() == pytest.approx(wanted.tolist(), rel=0.03)
     assert (p.sum(0) - wanted).abs().max() > 20

@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 
 from rankingmatch.methods import PseudoLabels, Task
 from rankingmatch.methods.freematch import fairness_loss
-from rankingmatch.methods.memory import LearnedLabels
-from rankingmatch.methods.targets import decay_at_length, histogram, last_occurrence, pseudo_label, update_average
+from rankingmatch.methods.targets import (
+    LearnedLabels,
+    decay_at_length,
+    histogram,
+    last_occurrence,
+    pseudo_label,
+    update_average,
+)
 
 
 def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:

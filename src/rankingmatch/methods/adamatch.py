@@ -8,30 +8,27 @@ from torch.nn import functional as F
 
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.targets import align_distribution
 
 AVERAGED_BATCHES = 128  # batches over which the mean predictions are taken
 
 
-@register_method(
-    "adamatch",
-    row=("Berthelot 2022", "weak, strong", "alignment, relative threshold", "labeled images in two passes"),
-    good_for="labeled and unlabeled images that differ in distribution",
-    preset={"mu": 3},
-)
+@register_method("adamatch", preset={"mu": 3})
 class AdaMatch(Method):
     """Cross-entropies of weak and strong labeled views, and of confident strong views with aligned targets."""
 
+    reference = "Berthelot 2022"
+    good_for = "labeled and unlabeled images that differ in distribution"
+    row = ("weak, strong", "alignment, relative threshold", "labeled images in two passes")
     labeled_views = ("weak", "strong")
     relative_threshold: float = option(
         0.9,
         "τ: use a pseudo-label if its probability is at least this fraction of the mean confidence on labeled images.",
         interval="(0, 1]",
     )
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    unlabeled_weight: float = shared("unlabeled_weight")
 
     def prepare(self, task: Task) -> None:
         """Create the mean predictions for the weak views of recent batches, initially uniform."""

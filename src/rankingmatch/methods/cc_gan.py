@@ -12,12 +12,7 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, 
 from rankingmatch.networks import Classifier, InpaintingGenerator
 
 
-@register_method(
-    "cc-gan",
-    row=("Denton 2016", "weak, inpainted", "", "adversarial inpainting"),
-    good_for="a baseline that generates images",
-    preset={"mu": 1},
-)
+@register_method("cc-gan", preset={"mu": 1})
 class CCGAN(Method):
     """The network discriminates: D(x) = Z / (Z + 1) is the probability that x is real, Z = Σ_k exp(logit k).
 
@@ -26,6 +21,9 @@ class CCGAN(Method):
     discriminator, and the weights of the discriminator in that of the generator.
     """
 
+    reference = "Denton 2016"
+    good_for = "a baseline that generates images"
+    row = ("weak, inpainted", "", "adversarial inpainting")
     unlabeled_views = ("weak",)
     adversarial_weight: float = option(0.1, "Weight of telling real from generated images.", interval="[0, inf)")
     whole_weight: float = option(0.0, "Weight of whole generated images; 1 is CC-GAN².", interval="[0, inf)")

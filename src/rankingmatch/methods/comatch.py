@@ -7,29 +7,27 @@ from torch.nn import functional as F
 from rankingmatch.core.devices import full_precision
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods import shared_options
-from rankingmatch.methods.memory import RECENT_BATCHES, Projection, aligned_with_recent
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method, shared
+from rankingmatch.methods.targets import RECENT_BATCHES, Projection, aligned_with_recent
 
 
-@register_method(
-    "comatch",
-    row=("Li 2021", "weak, strong", "alignment, smoothing, threshold", "embeddings follow pseudo-labels"),
-    good_for="many unlabeled images that form clusters",
-)
+@register_method("comatch")
 class CoMatch(Method):
     """FixMatch's losses with smoothed soft targets, and a contrastive loss on the graph of the pseudo-labels."""
 
+    reference = "Li 2021"
+    good_for = "many unlabeled images that form clusters"
+    row = ("weak, strong", "alignment, smoothing, threshold", "embeddings follow pseudo-labels")
     unlabeled_views = ("weak", "strong", "strong")
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
     contrastive_weight: float = option(1.0, "λ_c: weight of the contrastive loss.", interval="[0, inf)")
-    smoothing: float = shared_options.smoothing()
-    similarity_temperature: float = shared_options.similarity_temperature()
+    smoothing: float = shared("smoothing")
+    similarity_temperature: float = shared("similarity_temperature")
     graph_threshold: float = option(0.8, "T: connect images whose pseudo-labels are this similar.", interval="[0, 1]")
     memory: int = option(2560, "K: embeddings of recent weak views in memory.", interval="[1, 1048576]")
-    dimensions: int = shared_options.dimensions()
+    dimensions: int = shared("dimensions")
 
     def prepare(self, task: Task) -> None:
         """Create the projection, the recent mean predictions, and the memory of embeddings z and predictions."""

@@ -7,22 +7,20 @@ from torch.nn import functional as F
 from rankingmatch.augment import quarter_turns
 from rankingmatch.core.options import option
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method, shared
 from rankingmatch.methods.targets import pseudo_label
 
 
-@register_method(
-    "crmatch",
-    row=("Fan 2021", "weak, strong", "threshold", "feature distance, rotation loss"),
-    good_for="images whose orientation carries information",
-)
+@register_method("crmatch")
 class CRMatch(Method):
     """FixMatch's losses, the cosine between projected features of weak and strong views, and a rotation loss."""
 
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    reference = "Fan 2021"
+    good_for = "images whose orientation carries information"
+    row = ("weak, strong", "threshold", "feature distance, rotation loss")
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
     distance_weight: float = option(1.0, "λ_d: weight of the feature distance loss.", interval="[0, inf)")
     rotation_weight: float = option(1.0, "Weight of the rotation loss.", interval="[0, inf)")
 

@@ -6,9 +6,8 @@ from torch.nn import functional as F
 
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.targets import sharpen
 from rankingmatch.methods.three_views import ThreeViews
 
@@ -16,16 +15,15 @@ SLACK = 1.0001  # C: how far above the labeled loss the threshold starts
 PERIODS = 1024 / 10  # the threshold falls every 10 of 1024 epochs
 
 
-@register_method(
-    "dash",
-    row=("Xu 2021", "weak, strong", "sharpening, threshold on the loss", "falling threshold"),
-    good_for="a threshold that becomes stricter during training",
-)
+@register_method("dash")
 class Dash(ThreeViews):
     """FixMatch's losses for the images whose loss under their own pseudo-label is at most ρ_t."""
 
-    unlabeled_weight: float = shared_options.unlabeled_weight()
-    sharpening: float = shared_options.sharpening()
+    reference = "Xu 2021"
+    good_for = "a threshold that becomes stricter during training"
+    row = ("weak, strong", "sharpening, threshold on the loss", "falling threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
+    sharpening: float = shared("sharpening")
     loss_decay: float = option(1.27, "γ: ρ is divided by this every 10/1024 of training.", interval="(1, inf)")
     least_loss: float = option(0.05, "ρ_min: smallest ρ. Pseudo-labels are hard from there on.", interval="(0, inf)")
     warm_up: float = option(

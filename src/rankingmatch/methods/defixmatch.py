@@ -4,23 +4,21 @@ from torch import nn
 from torch.nn import functional as F
 
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method, shared
 from rankingmatch.methods.targets import pseudo_label
 
 
-@register_method(
-    "defixmatch",
-    row=("Schmutz 2023", "weak, strong", "threshold", "unbiased unlabeled loss"),
-    good_for="many labels: safe if pseudo-labels are often wrong",
-)
+@register_method("defixmatch")
 class DeFixMatch(Method):
     """The supervised loss, plus FixMatch's loss on unlabeled images, minus FixMatch's loss on labeled images."""
 
+    reference = "Schmutz 2023"
+    good_for = "many labels: safe if pseudo-labels are often wrong"
+    row = ("weak, strong", "threshold", "unbiased unlabeled loss")
     labeled_views = ("weak", "strong")
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight(0.5)
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight", 0.5)
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = (1/2B) Σ [H(y, weak) + H(y, strong)] + λ [(1/μB) Σ_u h - (1/B) Σ_l h], h = 1(confident) H(q̂, strong)."""

@@ -6,25 +6,21 @@ from torch.nn import functional as F
 
 from rankingmatch.core.options import option
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import shared_options
-from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
-from rankingmatch.methods.targets import pseudo_label
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method, shared
+from rankingmatch.methods.targets import LearnedLabels, pseudo_label
 
 
-@register_method(
-    "finessl",
-    row=("Gan 2024", "weak, strong", "weight", "balanced margin softmax"),
-    good_for="pretrained networks that prefer some classes",
-    preset={"mu": 1},
-)
+@register_method("finessl", preset={"mu": 1})
 class FineSSL(Method):
     """Balanced margin softmax, weighted by the confidence of an auxiliary head that is trained on smoothed labels."""
 
+    reference = "Gan 2024"
+    good_for = "pretrained networks that prefer some classes"
+    row = ("weak, strong", "weight", "balanced margin softmax")
     unlabeled_views = ("weak", "strong", "strong")
-    threshold: float = shared_options.threshold(0.7)
-    unlabeled_weight: float = shared_options.unlabeled_weight(3.0)
+    threshold: float = shared("threshold", 0.7)
+    unlabeled_weight: float = shared("unlabeled_weight", 3.0)
     class_margin: float = option(8.0, "α: margin of a class not learned at all while others are.", interval="[0, inf)")
     label_smoothing: float = option(0.5, "Smoothing of the auxiliary head's pseudo-labels.", interval="[0, 1)")
 

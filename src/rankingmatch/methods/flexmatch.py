@@ -2,24 +2,21 @@
 
 from torch import Tensor
 
-from rankingmatch.methods import shared_options
-from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Task, register_method
-from rankingmatch.methods.targets import pseudo_label
+from rankingmatch.methods.protocol import Batch, Context, Losses, Task, register_method, shared
+from rankingmatch.methods.targets import LearnedLabels, pseudo_label
 from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
-@register_method(
-    "flexmatch",
-    row=("Zhang 2021", "weak, strong", "threshold per class", "learned counts"),
-    good_for="classes that differ in difficulty",
-)
+@register_method("flexmatch")
 class FlexMatch(Rebalanced):
     """FixMatch's losses with thresholds per class, from the last confident labels of all unlabeled images."""
 
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    reference = "Zhang 2021"
+    good_for = "classes that differ in difficulty"
+    row = ("weak, strong", "threshold per class", "learned counts")
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
 
     def prepare(self, task: Task) -> None:
         """Create the memory of the last confident label of every unlabeled image."""

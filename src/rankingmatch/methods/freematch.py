@@ -5,27 +5,24 @@ from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Task, register_method, shared
 from rankingmatch.methods.targets import decay_at_length, histogram, pseudo_label, update_average
 from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
-@register_method(
-    "freematch",
-    row=("Wang 2023", "weak, strong", "adaptive threshold per class", "fairness loss"),
-    good_for="very few labels; no threshold to choose",
-    dataset_presets={"svhn": {"lowest_threshold": 0.9, "highest_threshold": 0.95}},
-)
+@register_method("freematch", dataset_presets={"svhn": {"lowest_threshold": 0.9, "highest_threshold": 0.95}})
 class FreeMatch(Rebalanced):
     """FixMatch's losses with self-adaptive thresholds, plus self-adaptive fairness."""
 
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    reference = "Wang 2023"
+    good_for = "very few labels; no threshold to choose"
+    row = ("weak, strong", "adaptive threshold per class", "fairness loss")
+    unlabeled_weight: float = shared("unlabeled_weight")
     fairness_weight: float = option(0.01, "w_f: weight of the fairness loss.", interval="[0, inf)")
     lowest_threshold: float = option(0.0, "Lower bound of the global threshold τ.", interval="[0, 1]")
     highest_threshold: float = option(1.0, "Upper bound of the global threshold τ.", interval="[0, 1]")
-    statistics_decay: float | None = shared_options.statistics_decay()
+    statistics_decay: float | None = shared("statistics_decay")
 
     def prepare(self, task: Task) -> None:
         """Create moving averages over weak views, initially 1/C: τ of max(q), p̃ of q, h̃ of the histogram of q̂."""

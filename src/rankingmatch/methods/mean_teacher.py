@@ -3,23 +3,20 @@
 from torch import nn
 from torch.nn import functional as F
 
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits, mean_probabilities
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method, shared
 
 
-@register_method(
-    "mean-teacher",
-    row=("Tarvainen 2017", "weak", "", "squared L2 to the EMA model"),
-    good_for="a baseline without strong augmentation",
-    preset={"mu": 1},
-)
+@register_method("mean-teacher", preset={"mu": 1})
 class MeanTeacher(Method):
     """Squared difference between the softmax of the student and of the EMA model, each for its own weak view."""
 
+    reference = "Tarvainen 2017"
+    good_for = "a baseline without strong augmentation"
+    row = ("weak", "", "squared L2 to the EMA model")
     unlabeled_views = ("weak", "weak")
-    unlabeled_weight: float = shared_options.unlabeled_weight(50.0)
-    ramp: float = shared_options.ramp()
+    unlabeled_weight: float = shared("unlabeled_weight", 50.0)
+    ramp: float = shared("ramp")
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q_teacher‖²; the teacher has no gradient."""

@@ -10,8 +10,6 @@ from torch.nn import functional as F
 from rankingmatch.methods.passes import interleaved_logits
 from rankingmatch.methods.protocol import Batch
 
-__all__ = ["MixDraw", "MixedBatch", "draw_mixup", "mixed_batch", "mixup"]
-
 
 class MixDraw(NamedTuple):
     """For each of n rows, on the CPU: the weight in [1/2, 1] that it keeps, and the index of its partner."""

@@ -4,27 +4,24 @@ import torch
 from torch import nn
 
 from rankingmatch.losses import brier, soft_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import mixed_batch
 from rankingmatch.methods.passes import mean_probabilities
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, register_method, shared
 from rankingmatch.methods.targets import sharpen
 
 
-@register_method(
-    "mixmatch",
-    row=("Berthelot 2019", "weak", "sharpening", "squared L2 for unlabeled data"),
-    good_for="images for which only weak augmentation is known",
-    preset={"mu": 1},
-)
+@register_method("mixmatch", preset={"mu": 1})
 class MixMatch(Method):
     """Cross-entropy on mixed labeled rows + λ_u · squared error on mixed unlabeled rows."""
 
-    unlabeled_weight: float = shared_options.unlabeled_weight(75.0)
-    ramp: float = shared_options.ramp(0.125)
-    guesses: int = shared_options.guesses()
-    sharpening: float = shared_options.sharpening()
-    alpha: float = shared_options.alpha()
+    reference = "Berthelot 2019"
+    good_for = "images for which only weak augmentation is known"
+    row = ("weak", "sharpening", "squared L2 for unlabeled data")
+    unlabeled_weight: float = shared("unlabeled_weight", 75.0)
+    ramp: float = shared("ramp", 0.125)
+    guesses: int = shared("guesses")
+    sharpening: float = shared("sharpening")
+    alpha: float = shared("alpha")
 
     @property
     def unlabeled_views(self) -> tuple[str, ...]:

@@ -11,18 +11,6 @@ from torch import Tensor, nn
 from rankingmatch.methods.protocol import Batch
 from rankingmatch.networks import Classifier, Output
 
-__all__ = [
-    "ViewOutputs",
-    "WeakPass",
-    "interleaved_logits",
-    "joint_logits",
-    "joint_outputs",
-    "mean_probabilities",
-    "perturbed_logits",
-    "running_statistics_kept",
-    "view_outputs",
-]
-
 WeakPass = Literal["joint", "running", "batch"]
 
 

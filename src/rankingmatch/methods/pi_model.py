@@ -3,23 +3,20 @@
 from torch import nn
 from torch.nn import functional as F
 
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method, shared
 
 
-@register_method(
-    "pi-model",
-    row=("Laine 2017", "weak", "", "squared L2 between two views"),
-    good_for="a baseline without strong augmentation",
-    preset={"mu": 1},
-)
+@register_method("pi-model", preset={"mu": 1})
 class PiModel(Method):
     """Squared difference between the softmax of two weak views; the first one is the target."""
 
+    reference = "Laine 2017"
+    good_for = "a baseline without strong augmentation"
+    row = ("weak", "", "squared L2 between two views")
     unlabeled_views = ("weak", "weak")
-    unlabeled_weight: float = shared_options.unlabeled_weight(10.0)
-    ramp: float = shared_options.ramp()
+    unlabeled_weight: float = shared("unlabeled_weight", 10.0)
+    ramp: float = shared("ramp")
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u(s) (1/μBC) Σ ‖q - q'‖²; q, the prediction for the first view, has no gradient."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.core.options import option
 from rankingmatch.core.schedule import linear_ramp
 
 
@@ -128,6 +129,10 @@ class Method(nn.Module):
     buffers, created in `prepare`, so that checkpoints contain them.
     """
 
+    reference: ClassVar[str] = ""
+    good_for: ClassVar[str] = ""
+    row: ClassVar[tuple[str, str, str]] = ("", "", "")  # augmentation, post-processing and note, as in `MethodInfo`
+
     def __post_init__(self) -> None:
         super().__init__()
 
@@ -220,18 +225,58 @@ AnyMethod = TypeVar("AnyMethod", bound=Method)
 
 
 @dataclass_transform(eq_default=False)
-def register_method(
-    name: str, *, row: tuple[str, str, str, str], **info: Any
-) -> Callable[[type[AnyMethod]], type[AnyMethod]]:
-    """Decorator of a method's class: makes it a dataclass, and adds it to `METHODS`.
+def register_method(name: str, **info: Any) -> Callable[[type[AnyMethod]], type[AnyMethod]]:
+    """Decorator of a method's class: makes it a dataclass, and adds it to `METHODS`, also under several names.
 
-    `row` is its reference, augmentation, post-processing and note; `info` are further attributes of its `MethodInfo`.
+    `info` are attributes of its `MethodInfo` that belong to this name; the others are those of the class.
     """
 
     def register(method: type[AnyMethod]) -> type[AnyMethod]:
-        method = dataclass(eq=False)(method)
-        info.update(zip(("reference", "augmentation", "post_processing", "note"), row, strict=True))
-        METHODS[name] = MethodInfo(method, **info)
+        if "__dataclass_fields__" not in vars(method):
+            method = dataclass(eq=False)(method)
+        of_class = dict(zip(("augmentation", "post_processing", "note"), method.row, strict=True))
+        of_class |= {"reference": method.reference, "good_for": method.good_for}
+        METHODS[name] = MethodInfo(method, **{**of_class, **info})
         return method
 
     return register
+
+
+# Hyperparameters that several methods have: default, help, interval.
+_SHARED: dict[str, tuple[Any, str, str]] = {
+    "threshold": (0.95, "τ: use a pseudo-label if its probability is at least this.", "(0, 1]"),
+    "unlabeled_weight": (1.0, "λ_u: weight of the unlabeled loss.", "[0, inf)"),
+    "ramp": (
+        0.4,
+        "Fraction of training over which the weight of the unlabeled loss increases linearly from 0 to its full value.",
+        "[0, 1]",
+    ),
+    "guesses": (2, "K: number of views of an unlabeled image that share one guessed label.", "[1, 64]"),
+    "sharpening": (0.5, "T: temperature that sharpens targets; 1 leaves them unchanged.", "(0, inf)"),
+    "alpha": (0.75, "α: the mixing weights of MixUp are drawn from Beta(α, α).", "(0, inf)"),
+    "smoothing": (
+        0.9,
+        "α: weight of an image's own prediction in its target; 1 - α is that of similar images in memory.",
+        "[0, 1]",
+    ),
+    "similarity_temperature": (0.2, "t: temperature of the similarities between embeddings.", "(0, inf)"),
+    "dimensions": (64, "Dimensions of the embeddings.", "[1, 65536]"),
+    "tsa": (
+        "none",
+        "Training signal annealing: ignore labeled images whose predicted probability of the true class exceeds a "
+        "threshold that rises on this schedule.",
+        "",
+    ),
+    "statistics_decay": (
+        None,
+        "Decay of the moving averages of the model's predictions; by default 0.999 for a full run, less for a shorter "
+        "one.",
+        "[0, 1)",
+    ),
+}
+
+
+def shared(name: str, default: Any = ...) -> Any:
+    """A hyperparameter that several methods have, declared once; a method may give it another default."""
+    usual, help, interval = _SHARED[name]
+    return option(usual if default is ... else default, help, interval=interval)

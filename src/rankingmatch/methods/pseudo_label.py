@@ -4,25 +4,22 @@ from torch import nn
 from torch.nn import functional as F
 
 from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method, shared
 from rankingmatch.methods.targets import pseudo_label
 
 
-@register_method(
-    "pseudo-label",
-    row=("Lee 2013", "weak", "threshold", "one view"),
-    good_for="a baseline without strong augmentation",
-    preset={"mu": 1},
-)
+@register_method("pseudo-label", preset={"mu": 1})
 class PseudoLabel(Method):
     """Cross-entropy of confident unlabeled images with their own argmax, with an increasing weight."""
 
+    reference = "Lee 2013"
+    good_for = "a baseline without strong augmentation"
+    row = ("weak", "threshold", "one view")
     unlabeled_views = ("weak",)
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
-    ramp: float = shared_options.ramp()
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
+    ramp: float = shared("ramp")
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u(s) (1/μB) Σ 1(confident) H(q̂, q): target and prediction belong to the same view."""

@@ -1,7 +1,6 @@
 """RankingMatch (Tran et al., 2021): FixMatch plus a ranking loss that pulls outputs of the same class together."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -11,11 +10,17 @@ from torch.nn import functional as F
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option, options_of
-from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mean_triplet, masked_cross_entropy
-from rankingmatch.losses.ranking import Similarity, contrastive, over_processes
-from rankingmatch.methods import shared_options
+from rankingmatch.losses import (
+    Similarity,
+    batch_all_triplet,
+    batch_hard_triplet,
+    batch_mean_triplet,
+    contrastive,
+    masked_cross_entropy,
+    over_processes,
+)
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import METHODS, Batch, Context, Losses, PseudoLabels, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.three_views import Rebalanced
 from rankingmatch.networks import Output
 
@@ -29,12 +34,15 @@ TRIPLETS = ("bm", "bh", "ba")
 
 
 @register_method(
-    "rankingmatch-bm",
-    row=("Tran 2021", "weak, strong", "threshold", "BatchMean triplet"),
-    good_for="embeddings in which classes are far apart",
-    ranking_loss="BatchMean triplet",
-    variant="bm",
+    "rankingmatch-bm+ct",
+    variant="bm+ct",
+    ranking_loss="BatchMean + contrastive",
+    note="BatchMean + contrastive, future work in the paper",
 )
+@register_method("rankingmatch-ba", variant="ba", ranking_loss="BatchAll triplet", note="BatchAll triplet")
+@register_method("rankingmatch-bh", variant="bh", ranking_loss="BatchHard triplet", note="BatchHard triplet")
+@register_method("rankingmatch-ct", variant="ct", ranking_loss="contrastive", note="contrastive")
+@register_method("rankingmatch-bm", variant="bm", ranking_loss="BatchMean triplet")
 class RankingMatch(Rebalanced):
     """Eq. (1): L_s^CE + λ_u L_u^CE + λ_r (L_s^Rank + L_u^Rank).
 
@@ -42,9 +50,12 @@ class RankingMatch(Rebalanced):
     and Contrastive that the paper leaves to future work. The options that are used by one of them are its arguments.
     """
 
+    reference = "Tran 2021"
+    good_for = "embeddings in which classes are far apart"
+    row = ("weak, strong", "threshold", "BatchMean triplet")
     ranking: Literal["bm", "bh", "ba", "ct", "bm+ct"] = "bm"
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
     ranking_weight: float = option(1.0, "λ_r: weight of the ranking losses.", interval="[0, inf)")
     ranking_ramp: float = option(0.0, "Fraction of training over which λ_r increases from 0.", interval="[0, 1]")
     margin: float = option(0.5, "m: margin of the triplet losses.", interval="[0, inf)", used_by=TRIPLETS)
@@ -82,9 +93,7 @@ class RankingMatch(Rebalanced):
         self.ranking_losses = []
         for name in self.ranking.split("+"):
             own = {one.name: getattr(self, one.name) for one in options_of(RankingMatch) if name in one.used_by}
-            self.ranking_losses.append(
-                partial(over_processes(RANKING_LOSSES[name]), l2_normalize=self.l2_normalize, **own)
-            )
+            self.ranking_losses.append(partial(RANKING_LOSSES[name], l2_normalize=self.l2_normalize, **own))
 
     def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """Algorithm 1."""
@@ -108,15 +117,4 @@ class RankingMatch(Rebalanced):
     def _rank(self, output: Output, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """L^Rank of the rows C in the mask, one of Eq. (4) to (7) or the sum of two."""
         rows = output.logits if self.rank_on == "logits" else output.features
-        return torch.stack([loss(rows, labels, mask=mask) for loss in self.ranking_losses]).sum()
-
-
-for _variant, _loss, _note in (
-    ("ct", "contrastive", ""),
-    ("bh", "BatchHard triplet", ""),
-    ("ba", "BatchAll triplet", ""),
-    ("bm+ct", "BatchMean + contrastive", ", future work in the paper"),
-):
-    METHODS[f"rankingmatch-{_variant}"] = replace(
-        METHODS["rankingmatch-bm"], variant=_variant, ranking_loss=_loss, note=_loss + _note
-    )
+        return torch.stack([over_processes(loss, rows, labels, mask=mask) for loss in self.ranking_losses]).sum()

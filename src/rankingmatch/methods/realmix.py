@@ -5,29 +5,26 @@ from torch import nn
 from rankingmatch.core.options import option
 from rankingmatch.core.schedule import Annealing, tsa_threshold
 from rankingmatch.losses import masked_brier, tsa_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import mixed_batch
 from rankingmatch.methods.passes import mean_probabilities
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, register_method
-from rankingmatch.methods.targets import most_confident, sharpen
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, register_method, shared
+from rankingmatch.methods.targets import sharpen
 
 
-@register_method(
-    "realmix",
-    row=("Nair 2019", "weak, strong", "sharpening, threshold", "training signal annealing (TSA)"),
-    good_for="unlabeled images of other classes",
-    preset={"mu": 1},
-)
+@register_method("realmix", preset={"mu": 1})
 class RealMix(Method):
     """Annealed cross-entropy on mixed labeled rows + λ_u · masked squared error on mixed unlabeled rows."""
 
-    unlabeled_weight: float = shared_options.unlabeled_weight(75.0)
-    ramp: float = shared_options.ramp(0.125)
-    guesses: int = shared_options.guesses()
+    reference = "Nair 2019"
+    good_for = "unlabeled images of other classes"
+    row = ("weak, strong", "sharpening, threshold", "training signal annealing (TSA)")
+    unlabeled_weight: float = shared("unlabeled_weight", 75.0)
+    ramp: float = shared("ramp", 0.125)
+    guesses: int = shared("guesses")
     strong_views: int = option(1, "Strong views trained on the label guessed from the weak ones.", interval="[0, 64]")
-    sharpening: float = shared_options.sharpening()
-    alpha: float = shared_options.alpha()
-    tsa: Annealing = shared_options.tsa("linear")
+    sharpening: float = shared("sharpening")
+    alpha: float = shared("alpha")
+    tsa: Annealing = shared("tsa", "linear")
     dropped: float = option(
         0.1, "Fraction of mixed unlabeled images to ignore: the least confident.", interval="[0, 1)"
     )
@@ -43,7 +40,9 @@ class RealMix(Method):
         mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
         threshold = tsa_threshold(self.tsa, context.step, context.steps, guess.shape[1])
         labeled_ce = tsa_cross_entropy(mixed.labeled_logits, batch.labels, threshold, mixed.labeled_targets)
-        kept = most_confident(mixed.logits.detach().softmax(1), self.dropped)
+        # All rows but the ⌊dropped · n⌋ whose largest probability is smallest.
+        rank = mixed.logits.detach().softmax(1).amax(1).argsort(stable=True).argsort()
+        kept = rank >= int(self.dropped * len(rank))
         unlabeled_l2 = masked_brier(mixed.logits, mixed.targets, kept)
         total = labeled_ce + self.unlabeled_weight * context.ramp(self.ramp) * unlabeled_l2
         # An image counts as confident if one of its rows is kept.

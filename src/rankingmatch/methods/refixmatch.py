@@ -1,24 +1,22 @@
 """ReFixMatch (Nguyen and Yang, 2023): FixMatch that also learns from images below the threshold, by soft targets."""
 
 from rankingmatch.losses import kl_divergence
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, register_method, shared
 from rankingmatch.methods.targets import pseudo_label, sharpen
 from rankingmatch.methods.three_views import ThreeViews, fixmatch_losses
 
 
-@register_method(
-    "refixmatch",
-    row=("Nguyen 2023", "weak, strong", "threshold, sharpening", "soft targets below the threshold"),
-    good_for="using images below the threshold, too",
-)
+@register_method("refixmatch")
 class ReFixMatch(ThreeViews):
     """FixMatch's losses, and a KL divergence to the sharpened prediction where the pseudo-label is not confident."""
 
-    threshold: float = shared_options.threshold()
-    sharpening: float = shared_options.sharpening()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    reference = "Nguyen 2023"
+    good_for = "using images below the threshold, too"
+    row = ("weak, strong", "threshold, sharpening", "soft targets below the threshold")
+    threshold: float = shared("threshold")
+    sharpening: float = shared("sharpening")
+    unlabeled_weight: float = shared("unlabeled_weight")
 
     def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ [1(confident) H(q̂, strong) + 1(not confident) KL(sharpen(q) ‖ strong)]."""

@@ -9,10 +9,9 @@ from torch.nn import functional as F
 from rankingmatch.augment import quarter_turns
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.mixing import mixed_batch
 from rankingmatch.methods.passes import mean_probabilities, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.targets import align_distribution, histogram, sharpen
 
 AVERAGED_BATCHES = 128  # batches over which the mean prediction of the model is taken
@@ -22,8 +21,6 @@ LONG_RUNS = ("cifar10", "cifar100", "svhn", "stl10", "tiny-imagenet")
 
 @register_method(
     "remixmatch",
-    row=("Berthelot 2020", "weak, strong", "sharpening", "rotation loss"),
-    good_for="very few labels, if time does not matter",
     preset={"mu": 1, "strong": "ctaugment", "cutout": 0},
     dataset_presets={name: {"labeled_view": "strong"} for name in LONG_RUNS}
     | {"stl10": {"labeled_view": "strong", "guesses": 4}},
@@ -31,13 +28,16 @@ LONG_RUNS = ("cifar10", "cifar100", "svhn", "stl10", "tiny-imagenet")
 class ReMixMatch(Method):
     """Cross-entropies of mixed labeled and unlabeled rows, of an unmixed strong view, and of its rotation."""
 
-    unlabeled_weight: float = shared_options.unlabeled_weight(1.5)
+    reference = "Berthelot 2020"
+    good_for = "very few labels, if time does not matter"
+    row = ("weak, strong", "sharpening", "rotation loss")
+    unlabeled_weight: float = shared("unlabeled_weight", 1.5)
     strong_weight: float = option(0.5, "Weight of the loss of the first strong view, unmixed.", interval="[0, inf)")
     rotation_weight: float = option(0.5, "Weight of the rotation loss.", interval="[0, inf)")
-    ramp: float = shared_options.ramp(0.125)
-    guesses: int = shared_options.guesses(8)
-    sharpening: float = shared_options.sharpening()
-    alpha: float = shared_options.alpha()
+    ramp: float = shared("ramp", 0.125)
+    guesses: int = shared("guesses", 8)
+    sharpening: float = shared("sharpening")
+    alpha: float = shared("alpha")
     labeled_view: Literal["weak", "strong"] = option(
         "weak",
         "View of the labeled images. The authors use strong, which is the default on the paper's datasets.",

@@ -5,26 +5,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rankingmatch.losses import kl_divergence, masked_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.flexmatch import flexible_thresholds
-from rankingmatch.methods.memory import LearnedLabels
 from rankingmatch.methods.passes import joint_logits
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method
-from rankingmatch.methods.targets import pseudo_label, sharpen
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method, shared
+from rankingmatch.methods.targets import LearnedLabels, pseudo_label, sharpen
 
 
-@register_method(
-    "sequencematch",
-    row=("Nguyen 2023", "weak, medium, strong", "threshold per class", "a view in between"),
-    good_for="strong views that are too far from weak ones",
-)
+@register_method("sequencematch")
 class SequenceMatch(Method):
     """FlexMatch's losses, and divergences from weak to medium, from medium to strong, and from weak to strong views."""
 
+    reference = "Nguyen 2023"
+    good_for = "strong views that are too far from weak ones"
+    row = ("weak, medium, strong", "threshold per class", "a view in between")
     unlabeled_views = ("weak", "medium", "strong")
-    threshold: float = shared_options.threshold()
-    sharpening: float = shared_options.sharpening()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    threshold: float = shared("threshold")
+    sharpening: float = shared("sharpening")
+    unlabeled_weight: float = shared("unlabeled_weight")
 
     def prepare(self, task: Task) -> None:
         """Create the memory of the last confident label of every unlabeled image."""

@@ -7,28 +7,25 @@ from torch.nn import functional as F
 from rankingmatch.core.devices import full_precision
 from rankingmatch.core.options import option
 from rankingmatch.losses import l2_normalized, soft_cross_entropy
-from rankingmatch.methods import shared_options
-from rankingmatch.methods.memory import RECENT_BATCHES, Projection, aligned_with_recent
 from rankingmatch.methods.passes import joint_outputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method
-from rankingmatch.methods.targets import last_occurrence
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task, register_method, shared
+from rankingmatch.methods.targets import RECENT_BATCHES, Projection, aligned_with_recent, last_occurrence
 
 
-@register_method(
-    "simmatch",
-    row=("Zheng 2022", "weak, strong", "alignment, smoothing, threshold", "similarities to labeled images"),
-    good_for="few labels: unlabeled images follow similar labeled ones",
-)
+@register_method("simmatch")
 class SimMatch(Method):
     """FixMatch's losses with soft targets smoothed by labeled neighbors, and a loss on similarities to those."""
 
-    threshold: float = shared_options.threshold()
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    reference = "Zheng 2022"
+    good_for = "few labels: unlabeled images follow similar labeled ones"
+    row = ("weak, strong", "alignment, smoothing, threshold", "similarities to labeled images")
+    threshold: float = shared("threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
     instance_weight: float = option(1.0, "λ_in: weight of the loss on similarities.", interval="[0, inf)")
-    smoothing: float = shared_options.smoothing()
-    similarity_temperature: float = shared_options.similarity_temperature(0.1)
+    smoothing: float = shared("smoothing")
+    similarity_temperature: float = shared("similarity_temperature", 0.1)
     embedding_decay: float = option(0.7, "m: decay of the averages of labeled images' embeddings.", interval="[0, 1)")
-    dimensions: int = shared_options.dimensions(128)
+    dimensions: int = shared("dimensions", 128)
 
     def prepare(self, task: Task) -> None:
         """Create the projection, the recent mean predictions, and the memory: labeled images' embeddings and labels."""

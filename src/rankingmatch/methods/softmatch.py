@@ -4,25 +4,23 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.options import option
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.targets import decay_at_length, update_average
 from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
-@register_method(
-    "softmatch",
-    row=("Chen 2023", "weak, strong", "weight, alignment", "no threshold"),
-    good_for="short runs and fine-tuning: no image is dropped",
-)
+@register_method("softmatch")
 class SoftMatch(Rebalanced):
     """FixMatch's losses, weighted by a truncated Gaussian of the confidence, with uniform alignment."""
 
-    unlabeled_weight: float = shared_options.unlabeled_weight()
+    reference = "Chen 2023"
+    good_for = "short runs and fine-tuning: no image is dropped"
+    row = ("weak, strong", "weight, alignment", "no threshold")
+    unlabeled_weight: float = shared("unlabeled_weight")
     sigmas: float = option(2.0, "n: the standard deviation of the Gaussian is σ / n.", interval="(0, inf)")
     uniform_alignment: bool = option(True, "Divide predictions by their average before taking confidences.")
-    statistics_decay: float | None = shared_options.statistics_decay()
+    statistics_decay: float | None = shared("statistics_decay")
 
     def prepare(self, task: Task) -> None:
         """Create moving averages over weak views: mean μ and variance σ² of the confidence, and the prediction p̃.

@@ -6,10 +6,12 @@ from torch.nn import functional as F
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
 
 
-@register_method("supervised", row=("", "weak", "", "baseline"), good_for="the error without unlabeled images")
+@register_method("supervised")
 class Supervised(Method):
     """Eq. (2) alone: cross-entropy of the weak views of the labeled images."""
 
+    good_for = "the error without unlabeled images"
+    row = ("weak", "", "baseline")
     unlabeled_views = ()
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:

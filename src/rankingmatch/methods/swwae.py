@@ -12,16 +12,13 @@ from rankingmatch.networks import Classifier, WhatWhereEncoder
 from rankingmatch.networks.classifier import at_least_float32
 
 
-@register_method(
-    "swwae",
-    row=("Zhao 2015", "weak", "", "reconstruction from pooling switches"),
-    good_for="a baseline that reconstructs images",
-    preset={"mu": 1, "network": "swwae-small"},
-    dataset_presets={"stl10": {"network": "swwae"}},
-)
+@register_method("swwae", preset={"mu": 1, "network": "swwae-small"}, dataset_presets={"stl10": {"network": "swwae"}})
 class SWWAE(Method):
     """Cross-entropy of labeled images; reconstruction of all images, and of the inputs of all stages of the network."""
 
+    reference = "Zhao 2015"
+    good_for = "a baseline that reconstructs images"
+    row = ("weak", "", "reconstruction from pooling switches")
     unlabeled_views = ("weak",)
     reconstruction_weight: float = option(0.3, "λ_rec: weight of the reconstructed images.", interval="[0, inf)")
     intermediate_weight: float = option(0.3, "λ_M: weight of the reconstructed intermediate maps.", interval="[0, inf)")

@@ -1,22 +1,14 @@
 """The targets of unlabeled images: pseudo-labels, sharpened and aligned distributions; and what they are made of."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from rankingmatch.core.devices import full_precision
 from rankingmatch.core.schedule import statistics_momentum
-from rankingmatch.methods.protocol import PseudoLabels
+from rankingmatch.losses import l2_normalized
+from rankingmatch.methods.protocol import PseudoLabels, Task
 
-__all__ = [
-    "align_distribution",
-    "decay_at_length",
-    "histogram",
-    "last_occurrence",
-    "most_confident",
-    "pseudo_label",
-    "safe_log",
-    "sharpen",
-    "update_average",
-]
+RECENT_BATCHES = 32  # over which the mean prediction for an alignment is taken
 
 
 def pseudo_label(logits: Tensor, threshold: float | Tensor) -> PseudoLabels:
@@ -28,12 +20,6 @@ def pseudo_label(logits: Tensor, threshold: float | Tensor) -> PseudoLabels:
     return PseudoLabels(label, probability >= (threshold[label] if isinstance(threshold, Tensor) else threshold))
 
 
-def most_confident(probabilities: Tensor, dropped: float) -> Tensor:
-    """Select (n,) all rows (n, classes) but the ⌊dropped · n⌋ whose largest probability is smallest."""
-    rank = probabilities.amax(1).argsort(stable=True).argsort()
-    return rank >= int(dropped * len(probabilities))
-
-
 def align_distribution(probabilities: Tensor, wanted: Tensor, seen: Tensor) -> Tensor:
     """Distribution alignment: p · wanted / seen, each row (n, classes) normalized to sum 1.
 
@@ -41,6 +27,17 @@ def align_distribution(probabilities: Tensor, wanted: Tensor, seen: Tensor) -> T
     """
     aligned = probabilities * (wanted / seen.clamp(min=1e-6))
     return aligned / aligned.sum(1, keepdim=True).clamp(min=torch.finfo(aligned.dtype).tiny)
+
+
+@torch.no_grad()
+def aligned_with_recent(probabilities: Tensor, recent: Tensor, step: int) -> Tensor:
+    """Normalize(q / p̃), where p̃ is the mean prediction for the last batches, including this one.
+
+    `recent` has the mean predictions (batches, classes), initially 0; the row of this step is updated. Rows that are
+    still 0 scale p̃, which cancels.
+    """
+    recent[step % len(recent)] = probabilities.mean(0)
+    return align_distribution(probabilities, torch.ones_like(recent[0]), recent.mean(0))
 
 
 def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
@@ -78,3 +75,68 @@ def update_average(average: Tensor, value: Tensor, decay: float) -> None:
 def decay_at_length(decay: float | None, steps: int) -> float:
     """The decay that is given, or the one for a run of this length: 1 - the momentum of BatchNorm's statistics."""
     return 1 - statistics_momentum(steps) if decay is None else decay
+
+
+# --- what methods remember of images ---------------------------------------------------------------------------
+
+
+class LearnedLabels(nn.Module):
+    """The last confident label of every unlabeled image, -1 if there was none yet, and how many images have which.
+
+    A label takes one byte, or two from 129 classes on, and a step reads and writes those of its batch only, so that
+    the pool may be large. FlexMatch and its relatives have one.
+
+    Attributes
+    ----------
+    labels : Tensor
+        Labels (unlabeled images,).
+    counts : Tensor
+        How many images have the label -1, 0, …: (1 + classes,).
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        smallest = torch.int8 if task.classes <= 128 else torch.int16 if task.classes <= 2**15 else torch.int32
+        self.labels: Tensor = nn.Buffer(torch.full((task.unlabeled,), -1, dtype=smallest))
+        counts = torch.zeros(1 + task.classes, dtype=torch.long)
+        counts[0] = task.unlabeled
+        self.counts: Tensor = nn.Buffer(counts, persistent=False)
+        self.register_load_state_dict_post_hook(lambda module, _: module.recount())  # type: ignore[no-untyped-call]
+
+    def recount(self) -> None:
+        """Count the labels again, after they have been read from a checkpoint."""
+        self.labels.clamp_(-1, len(self.counts) - 2)  # a damaged file has no other effect
+        self.counts.zero_()
+        for part in self.labels.split(1 << 20):
+            self.counts += torch.bincount(part.long() + 1, minlength=len(self.counts))
+
+    @torch.no_grad()
+    def update(self, rows: Tensor, pseudo: PseudoLabels) -> None:
+        """Store the confident labels of a batch at `rows` (n,); if a row occurs twice, the later label counts."""
+        wanted = 2 * rows + 1
+        # All entries of a row store its last confident label, in whatever order a device writes them.
+        ordered, order = (2 * rows + pseudo.confident).sort(stable=True)
+        last = torch.searchsorted(ordered, wanted, right=True) - 1
+        before = self.labels[rows].long()
+        after = torch.where(ordered[last] == wanted, pseudo.labels[order[last]], before)
+        self.labels[rows] = after.to(self.labels.dtype)
+        once = (last_occurrence(rows) == torch.arange(len(rows), device=rows.device)).long()
+        self.counts.scatter_add_(0, 1 + after, once).scatter_add_(0, 1 + before, -once)
+
+
+class Projection(nn.Module):
+    """Features (n, width) → L2-normalized embeddings (n, dimensions), by two linear layers.
+
+    It belongs to the method, not to the network: checkpoints contain it, an exported model does not. If the network
+    returns logits only, it takes these.
+    """
+
+    def __init__(self, task: Task, dimensions: int) -> None:
+        super().__init__()
+        width = task.features or task.classes
+        self.layers = nn.Sequential(nn.Linear(width, width), nn.LeakyReLU(0.1), nn.Linear(width, dimensions))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute the embeddings."""
+        with full_precision(features.device):
+            return l2_normalized(self.layers(features))

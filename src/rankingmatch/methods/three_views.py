@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
 from rankingmatch.losses import masked_cross_entropy
 from rankingmatch.methods.passes import ViewOutputs, WeakPass, view_outputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels, Task
-from rankingmatch.methods.rebalancing import Rebalance, make_remedy
+from rankingmatch.methods.rebalancing import REMEDIES, Rebalance
 
 
 @dataclass(eq=False)
@@ -61,11 +62,23 @@ class Rebalanced(ThreeViews):
 
     def prepare(self, task: Task) -> None:
         """Make the remedy."""
-        self.remedy = make_remedy(self.rebalance, self.rebalance_strength, task)
+        kind, strength = REMEDIES[self.rebalance], self.rebalance_strength
+        if kind.needs_features and task.features == 0:
+            raise ConfigError(
+                f"{setting('rebalance')} is {self.rebalance}, which needs features, but this network returns logits "
+                "only; let it return (logits, features)"
+            )
+        if kind.usual_strength is None and strength is not None:
+            raise ConfigError(
+                f"{setting('rebalance_strength')} is {strength:g}, but {setting('rebalance')} {self.rebalance} has no "
+                "strength; remove it"
+            )
+        self.remedy = kind(task, strength or kind.usual_strength or 0.0)
 
     def changed(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
         """What the remedy makes of the outputs."""
-        return self.remedy(outputs, batch, context)  # type: ignore[no-any-return]
+        changed: ViewOutputs = self.remedy(outputs, batch, context)
+        return changed
 
 
 def fixmatch_losses(

@@ -2,25 +2,23 @@
 
 from rankingmatch.core.schedule import Annealing, tsa_threshold
 from rankingmatch.losses import kl_divergence, tsa_cross_entropy
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import ViewOutputs
-from rankingmatch.methods.protocol import Batch, Context, Losses, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, register_method, shared
 from rankingmatch.methods.targets import pseudo_label, sharpen
 from rankingmatch.methods.three_views import Rebalanced
 
 
-@register_method(
-    "uda",
-    row=("Xie 2020", "weak, strong", "sharpening, threshold", "optional signal annealing (TSA)"),
-    good_for="soft targets at a lower threshold",
-)
+@register_method("uda")
 class UDA(Rebalanced):
     """KL divergence between confident, sharpened weak views and strong views; optional signal annealing (TSA)."""
 
-    threshold: float = shared_options.threshold(0.8)
-    sharpening: float = shared_options.sharpening(0.4)
-    unlabeled_weight: float = shared_options.unlabeled_weight()
-    tsa: Annealing = shared_options.tsa()
+    reference = "Xie 2020"
+    good_for = "soft targets at a lower threshold"
+    row = ("weak, strong", "sharpening, threshold", "optional signal annealing (TSA)")
+    threshold: float = shared("threshold", 0.8)
+    sharpening: float = shared("sharpening", 0.4)
+    unlabeled_weight: float = shared("unlabeled_weight")
+    tsa: Annealing = shared("tsa")
 
     def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ 1(confident) KL(sharpen(q) ‖ strong view)."""

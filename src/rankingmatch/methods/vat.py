@@ -6,28 +6,24 @@ from torch.nn import functional as F
 
 from rankingmatch.core.options import option
 from rankingmatch.losses import entropy, kl_divergence, l2_normalized
-from rankingmatch.methods import shared_options
 from rankingmatch.methods.passes import joint_logits, perturbed_logits, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, register_method, shared
 
 
-@register_method(
-    "vat",
-    row=("Miyato 2018", "weak, adversarial", "", "entropy minimization"),
-    good_for="inputs without known augmentations",
-    preset={"mu": 1},
-    dataset_presets={"svhn": {"epsilon": 1.0}},
-)
+@register_method("vat", preset={"mu": 1}, dataset_presets={"svhn": {"epsilon": 1.0}})
 class VAT(Method):
     """Consistency under the small perturbation that changes the prediction most, and low entropy."""
 
+    reference = "Miyato 2018"
+    good_for = "inputs without known augmentations"
+    row = ("weak, adversarial", "", "entropy minimization")
     unlabeled_views = ("weak",)
     epsilon: float = option(6.0, "ε: Euclidean norm of the perturbation of a normalized image.", interval="[0, inf)")
     xi: float = option(1e-3, "ξ: finite difference; the paper's 1e-6 is too small for float32.", interval="(0, inf)")
     power_iterations: int = option(1, "Power iterations that find the perturbation's direction.", interval="[0, 100]")
     adversarial_weight: float = option(0.3, "Weight of the KL divergence under the perturbation.", interval="[0, inf)")
     entropy_weight: float = option(0.06, "Weight of the entropy of the predictions.", interval="[0, inf)")
-    ramp: float = shared_options.ramp()
+    ramp: float = shared("ramp")
 
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_v(s) (1/μB) Σ KL(q ‖ q(u + r)) + λ_e (1/μB) Σ H(q)."""

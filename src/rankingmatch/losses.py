@@ -1,12 +1,27 @@
-"""The ranking losses of the paper, as functions of logits and labels. The package says what their parameters are.
+"""The losses of the paper and of related methods, as pure functions of tensors.
 
-They are computed in at least float32, and have finite gradients everywhere: identical rows, a single class, a single
-row and an empty batch included. In the equations, a, p and n are rows of C: an anchor, a row with its label, and a row
-with another label. Tensors of pairs are (k, n), for k anchors and n rows.
+A loss is a scalar with a gradient; `kl_divergence` and `entropy` have one value for each row (n,).
 
-BatchAll and Contrastive compute value and gradient together, which takes half as long as autograd at n = 448; so they
-have no second derivative. Except for BatchAll, shapes do not depend on values: rows that do not count have the weight
-0, so that no device has to report a number.
+Notes
+-----
+The functions share these parameters:
+
+- `logits`: logits (n, classes); the ranking losses also take other vectors, `rows` (n, width).
+- `labels`, `targets`: integers (n,), and probabilities (n, classes).
+- `mask`: booleans (n,), the rows that count; of a ranking loss, the rows C that are ranked, by default all.
+- `margin`, `soft_margin`: m, and whether f is softplus; otherwise it is the hinge max(0, ·).
+- `temperature`: T of the contrastive loss.
+- `threshold`: the probability of the label above which a row is left out.
+- `l2_normalize`: whether to L2-normalize the rows first.
+- `squared`: whether d is the squared Euclidean distance; otherwise it is the Euclidean distance.
+- `anchors`: positions (k,) of some rows: only the terms of the sum that have them as anchors, so that parts add up.
+
+In the equations of the ranking losses, a, p and n are rows of C: an anchor, a row with its label, and a row with
+another label. Tensors of pairs are (k, n), for k anchors and n rows. They are computed in at least float32, and have
+finite gradients everywhere: identical rows, a single class, a single row and an empty batch included. BatchAll and
+Contrastive compute value and gradient together, which takes half as long as autograd at n = 448; so they have no second
+derivative. Except for BatchAll, shapes do not depend on values: rows that do not count have the weight 0, so that no
+device has to report a number.
 """
 
 from collections.abc import Callable
@@ -21,7 +36,81 @@ from torch.nn import functional as F
 from rankingmatch.core.devices import full_precision
 from rankingmatch.core.distributed import own_rows, shared, summed, world_size
 
+__all__ = [
+    "batch_all_triplet",
+    "batch_hard_triplet",
+    "batch_mean_triplet",
+    "brier",
+    "contrastive",
+    "entropy",
+    "kl_divergence",
+    "l2_normalized",
+    "masked_brier",
+    "masked_cross_entropy",
+    "soft_cross_entropy",
+    "tsa_cross_entropy",
+]
+
 Similarity = Literal["cosine", "dot"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+# --- predictions and their labels or target distributions ------------------------------------------------------
+
+
+def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """Eq. (3): (1/n) Σ_i m_i H(label_i, softmax(logits_i)), with booleans or weights m (n,).
+
+    The divisor is n, not the number of rows with m_i = 1.
+    """
+    cost = F.cross_entropy(logits, labels, reduction="none")
+    return (cost * mask).sum() / max(len(labels), 1)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy with target distributions t: (1/n) Σ_i H(t_i, softmax(logits_i))."""
+    return -(targets * logits.log_softmax(1)).sum(1).mean()
+
+
+def brier(logits: Tensor, targets: Tensor) -> Tensor:
+    """Squared error of the probabilities: the mean over rows and classes of (softmax(logits) - t)²."""
+    return (logits.softmax(1) - targets).square().mean()
+
+
+def masked_brier(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Squared error of the probabilities of some rows: Σ_i m_i · mean_c (softmax(logits_i)_c - t_ic)² / Σ_i m_i.
+
+    The mask m has booleans (n,). The loss is 0 if no row is left.
+    """
+    return ((logits.softmax(1) - targets).square().mean(1) * mask).sum() / mask.sum().clamp(min=1)
+
+
+def tsa_cross_entropy(logits: Tensor, labels: Tensor, threshold: float, targets: Tensor | None = None) -> Tensor:
+    """Training signal annealing: the mean cross-entropy of the rows that are not yet predicted too confidently.
+
+    Σ_i 1(p_i ≤ threshold) H(t_i, softmax(logits_i)) / Σ_i 1(p_i ≤ threshold), where p_i is the predicted probability of
+    label i; 0 if no row is left. The targets t are the labels by default.
+    """
+    own = F.cross_entropy(logits, labels, reduction="none")
+    kept = (-own.detach()).exp() <= threshold
+    cost = own if targets is None else -(targets * logits.log_softmax(1)).sum(1)
+    return (cost * kept).sum() / kept.sum().clamp(min=1)
+
+
+def kl_divergence(logits: Tensor, targets: Tensor) -> Tensor:
+    """KL(t ‖ softmax(logits)) of each row (n,): Σ_c t_c (ln t_c - ln softmax(logits)_c), with 0 ln 0 = 0."""
+    return (torch.xlogy(targets, targets) - targets * logits.log_softmax(1)).sum(1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Entropy of each row (n,): -Σ_c p_c ln p_c with p = softmax(logits)."""
+    return -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
+
+
+# --- ranking ---------------------------------------------------------------------------------------------------
 
 
 def batch_all_triplet(
@@ -39,54 +128,44 @@ def batch_all_triplet(
 
     Memory is O(n²): triplets are visited class by class in blocks of anchors, never as an n×n×n tensor.
     """
-    distance = _distances(_ranked(logits, labels, l2_normalize), anchors, squared)
-    compute = partial(
-        _mean_over_triplets, labels=labels, mask=mask, anchors=anchors, margin=margin, soft_margin=soft_margin
-    )
-    return _analytic(distance, compute, torch.mul)
+    # L = 1/V Σ_a Σ_p Σ_n f(m + d_ap - d_an), over V triplets: those of all rows of C, also of those that are no anchors
+    # g_apn = f'(m + d_ap - d_an) / V, with f'(x) = e^x / (1 + e^x) for f(x) = ln(1 + e^x), 1(x > 0) for the hinge
+    # ∂L/∂d_ap = Σ_n g_apn
+    # ∂L/∂d_an = -Σ_p g_apn
+    positions = torch.arange(len(labels)) if anchors is None else anchors.cpu()
+    # The triplets of each class have a shape of their own, so labels and mask are read on the CPU: other devices wait.
+    kept, classes = torch.ones(len(labels), dtype=torch.bool) if mask is None else mask.cpu(), labels.cpu()
 
+    def value_and_gradient(distance: Tensor) -> tuple[Tensor, Tensor]:
+        total, gradient, count = distance.new_zeros(()), torch.zeros_like(distance), 0
+        # e^(m + d_ap - d_an) is a product of two factors, n² exponentials instead of n³, unless one could overflow.
+        factored = soft_margin and bool(distance.numel() and distance.max() + margin < 80)
+        for label in classes[kept].unique():
+            mine = (classes == label) & kept
+            own, inside, outside = (
+                group.nonzero().squeeze(1).to(distance.device) for group in (mine[positions], mine, kept & ~mine)
+            )
+            if len(inside) < 2 or len(outside) == 0:
+                continue
+            count += len(inside) * (len(inside) - 1) * len(outside)
+            # As many anchors at a time as fit into a block of k·n triplets (anchor, positive, negative).
+            for block in own.split(max(1, distance.numel() // (len(inside) * len(outside)))):
+                itself = inside == positions.to(distance.device)[block][:, None]
+                pull = (distance[block][:, inside] + margin).masked_fill_(itself, -torch.inf)[:, :, None]
+                push = distance[block][:, outside][:, None, :]
+                if factored:
+                    odds = pull.exp() * push.neg().exp()
+                    total += odds.log1p().sum()
+                    slope = odds.div_(odds + 1)
+                else:
+                    gap = pull - push
+                    total += _margin_function(gap, soft_margin).sum()
+                    slope = gap.sigmoid_() if soft_margin else (gap > 0).to(gap.dtype)
+                gradient[block[:, None], inside] = slope.sum(2)
+                gradient[block[:, None], outside] = -slope.sum(1)
+        return total / max(count, 1), gradient.div_(max(count, 1))
 
-def _mean_over_triplets(
-    distance: Tensor, labels: Tensor, mask: Tensor | None, anchors: Tensor | None, margin: float, soft_margin: bool
-) -> tuple[Tensor, Tensor]:
-    """Eq. (4) for a matrix of distances d, and its gradient.
-
-    L = 1/V Σ_a Σ_p Σ_n f(m + d_ap - d_an), over V triplets: those of all rows of C, also of those that are no anchors
-    g_apn = f'(m + d_ap - d_an) / V
-    ∂L/∂d_ap = Σ_n g_apn
-    ∂L/∂d_an = -Σ_p g_apn
-    f'(x) = e^x / (1 + e^x) for the soft margin f(x) = ln(1 + e^x), and the step function for the hinge
-
-    The triplets of each class have a shape of their own, so labels and mask are read on the CPU: another device waits.
-    """
-    total, gradient, count = distance.new_zeros(()), torch.zeros_like(distance), 0
-    # e^(m + d_ap - d_an) is a product of two factors, n² exponentials instead of n³, unless one could overflow.
-    factored = soft_margin and bool(distance.numel() and distance.max() + margin < 80)
-    positions = torch.arange(len(labels), device=labels.device) if anchors is None else anchors
-    kept, labels = torch.ones(len(labels), dtype=torch.bool) if mask is None else mask.cpu(), labels.cpu()
-    for label in labels[kept].unique():
-        mine = (labels == label) & kept
-        groups = mine[positions.cpu()], mine, kept & ~mine
-        own, inside, outside = (group.nonzero().squeeze(1).to(distance.device) for group in groups)
-        if len(inside) < 2 or len(outside) == 0:
-            continue
-        count += len(inside) * (len(inside) - 1) * len(outside)
-        # As many anchors at a time as fit into a block of k·n triplets (anchor, positive, negative).
-        for block in own.split(max(1, distance.numel() // (len(inside) * len(outside)))):
-            itself = inside == positions[block][:, None]
-            pull = (distance[block][:, inside] + margin).masked_fill_(itself, -torch.inf)[:, :, None]
-            push = distance[block][:, outside][:, None, :]
-            if factored:
-                odds = pull.exp() * push.neg().exp()
-                total += odds.log1p().sum()
-                slope = odds.div_(odds + 1)
-            else:
-                gap = pull - push
-                total += _margin_function(gap, soft_margin).sum()
-                slope = gap.sigmoid_() if soft_margin else (gap > 0).to(gap.dtype)
-            gradient[block[:, None], inside] = slope.sum(2)
-            gradient[block[:, None], outside] = -slope.sum(1)
-    return total / max(count, 1), gradient.div_(max(count, 1))
+    return _analytic(_distances(_ranked(logits, labels, l2_normalize), anchors, squared), value_and_gradient, torch.mul)
 
 
 def batch_hard_triplet(
@@ -186,35 +265,29 @@ def contrastive(
         s: the cosine similarity, as in the SimCLR paper to which Eq. (7) refers, or the dot product. For L2-normalized
         rows they are the same; without normalization the dot product has no bound.
     """
+    # L = 1/V Σ_a Σ_p softplus(S_a - s_ap/T) over V pairs of rows of C, with S_a = ln Σ_n e^(s_an/T)
+    # g_ap = σ(S_a - s_ap/T) / V
+    # ∂L/∂(s_ap/T) = -g_ap
+    # ∂L/∂(s_an/T) = e^(s_an/T - S_a) Σ_p g_ap
+    same, kept, kept_anchors, _ = _pairs(labels, mask, anchors)
+
+    def value_and_gradient(scaled: Tensor) -> tuple[Tensor, Tensor]:
+        # A finite substitute for -inf: a row without negatives then has S_a ≈ -1e37, its pairs cost 0, nothing is NaN.
+        negatives = scaled.masked_fill(same | ~kept, torch.finfo(scaled.dtype).min / 8)
+        positive = _fill_itself((same & kept).to(scaled.dtype), anchors, 0)
+        positive.mul_((kept_anchors.to(positive.dtype) / _number_of_pairs(labels, kept).clamp(min=1))[:, None])
+        share = negatives.softmax(1)  # e^(s_an/T - S_a), at least 1/n where it is largest
+        log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if scaled.numel() else negatives
+        gap = log_sum - scaled
+        value = F.softplus(gap).mul_(positive).sum()
+        pull = gap.sigmoid_().mul_(positive)
+        return value, share.mul_(pull.sum(1, keepdim=True)).sub_(pull)
+
     # The cosine is the dot product of normalized rows; it does not change if they are normalized already.
     rows = _ranked(logits, labels, l2_normalize or similarity == "cosine")
     with full_precision(rows.device):
         scaled = _of(rows, anchors) @ (rows / temperature).T
-    return _analytic(scaled, partial(_mean_over_pairs, labels=labels, mask=mask, anchors=anchors), torch.mul)
-
-
-def _mean_over_pairs(
-    similarity: Tensor, labels: Tensor, mask: Tensor | None, anchors: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Eq. (7) for a matrix of similarities s/T, and its gradient.
-
-    L = 1/V Σ_a Σ_p -ln e^(s_ap/T) / (e^(s_ap/T) + Σ_n e^(s_an/T)), over V pairs of rows of C
-      = 1/V Σ_a Σ_p softplus(S_a - s_ap/T),  S_a = ln Σ_n e^(s_an/T)
-    g_ap = σ(S_a - s_ap/T) / V
-    ∂L/∂(s_ap/T) = -g_ap
-    ∂L/∂(s_an/T) = e^(s_an/T - S_a) Σ_p g_ap
-    """
-    same, kept, kept_anchors, _ = _pairs(labels, mask, anchors)
-    # A finite substitute for -inf: a row without negatives then has S_a ≈ -1e37, its pairs cost 0, nothing is NaN.
-    negatives = similarity.masked_fill(same | ~kept, torch.finfo(similarity.dtype).min / 8)
-    positive = _fill_itself((same & kept).to(similarity.dtype), anchors, 0)
-    positive.mul_((kept_anchors.to(positive.dtype) / _number_of_pairs(labels, kept).clamp(min=1))[:, None])
-    share = negatives.softmax(1)  # e^(s_an/T - S_a), at least 1/n where it is largest
-    log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if similarity.numel() else negatives
-    gap = log_sum - similarity
-    value = F.softplus(gap).mul_(positive).sum()
-    pull = gap.sigmoid_().mul_(positive)
-    return value, share.mul_(pull.sum(1, keepdim=True)).sub_(pull)
+    return _analytic(scaled, value_and_gradient, torch.mul)
 
 
 def _number_of_pairs(labels: Tensor, kept: Tensor) -> Tensor:
@@ -223,6 +296,11 @@ def _number_of_pairs(labels: Tensor, kept: Tensor) -> Tensor:
     below = F.pad(kept[order].cumsum(0), (1, 0))  # how many of the first rows are in C
     first, last = torch.searchsorted(ordered, labels), torch.searchsorted(ordered, labels, right=True)
     return ((below[last] - below[first] - 1) * kept).sum()
+
+
+def _margin_function(gap: Tensor, soft_margin: bool) -> Tensor:
+    """f: softplus (soft margin) or hinge."""
+    return F.softplus(gap) if soft_margin else F.relu(gap)
 
 
 # --- rows, pairs, distances ----------------------------------------------------------------------------------
@@ -263,11 +341,6 @@ def _fill_itself(matrix: Tensor, anchors: Tensor | None, value: float) -> Tensor
     return matrix.fill_diagonal_(value) if anchors is None else matrix.scatter_(1, anchors[:, None], value)
 
 
-def _margin_function(gap: Tensor, soft_margin: bool) -> Tensor:
-    """f: softplus (soft margin) or hinge."""
-    return F.softplus(gap) if soft_margin else F.relu(gap)
-
-
 def _distances(rows: Tensor, anchors: Tensor | None, squared: bool) -> Tensor:
     """(k, n) Euclidean distances, computed from differences, so exact for close rows; the gradient at 0 is 0."""
     exact = partial(torch.cdist, compute_mode="donot_use_mm_for_euclid_dist")
@@ -304,20 +377,13 @@ class _Analytic(torch.autograd.Function):
         return ctx.derivative(upstream[0], *ctx.saved_tensors), None, None
 
 
-# --- several processes ---------------------------------------------------------------------------------------
-
-
-def over_processes(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def over_processes(loss: Callable[..., Tensor], rows: Tensor, labels: Tensor, **options: Any) -> Tensor:
     """A ranking loss of rows (n, width) and labels (n,) that are the same on all processes that train a run.
 
     With p processes, each computes n/p of the n rows of the matrix, those of its own images as anchors, and the parts
     are summed. Value and gradient are those of the whole loss, on every process.
     """
-
-    def divided(rows: Tensor, labels: Tensor, **options: Any) -> Tensor:
-        if world_size() == 1 or len(rows) < world_size():
-            return loss(rows, labels, **options)
-        anchors = own_rows(torch.arange(len(labels), device=labels.device))
-        return summed(loss(shared(rows), labels, anchors=anchors, **options))
-
-    return divided
+    if world_size() == 1 or len(rows) < world_size():
+        return loss(rows, labels, **options)
+    anchors = own_rows(torch.arange(len(labels), device=labels.device))
+    return summed(loss(shared(rows), labels, anchors=anchors, **options))

@@ -1,4 +1,11 @@
-"""Remedies for classes of different sizes: each changes the outputs from which a method computes its losses."""
+"""Remedies for classes of different sizes: each changes the outputs from which a method computes its losses.
+
+`Rebalanced` applies one around a method's `forward`. To add one: a subclass of `Remedy`, its name in `Rebalance`, and
+one line in `REMEDIES`.
+"""
+
+import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +17,8 @@ from rankingmatch.methods.passes import ViewOutputs, running_statistics_kept
 from rankingmatch.methods.protocol import Batch, Context, Task
 from rankingmatch.methods.targets import align_distribution, histogram, last_occurrence, safe_log, update_average
 from rankingmatch.networks import Output
+
+Rebalance = Literal["none", "alignment", "logit-adjustment", "debiaspl", "abc", "darp", "daso", "crest"]
 
 
 class Remedy(nn.Module):
@@ -131,7 +140,12 @@ class ClassRebalancingSelfTraining(Remedy):
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
         self.alignment = DistributionAlignment(task, 0.0)
-        self.rates: Tensor = nn.Buffer(mirrored_rates(label_distribution(task), strength), persistent=False)
+        # μ_k = (N_m / N_1)^α, where m is as far from the smallest class as k, of its rank, is from the largest.
+        shares = label_distribution(task)
+        order = shares.argsort(descending=True, stable=True)
+        rates = torch.empty_like(shares)
+        rates[order] = (shares[order.flip(0)] / shares.max()) ** strength
+        self.rates: Tensor = nn.Buffer(rates, persistent=False)
         self.predictions: Tensor = nn.Buffer(torch.zeros(task.unlabeled, task.classes))  # 0: not drawn yet
         self.given_labels: Tensor = nn.Buffer(torch.full((task.unlabeled,), -1))
 
@@ -146,17 +160,6 @@ class ClassRebalancingSelfTraining(Remedy):
         return with_weak_logits(outputs, safe_log(self.alignment.aligned(probabilities, context.step, exponent)))
 
 
-def mirrored_rates(shares: Tensor, alpha: float) -> Tensor:
-    """μ (classes,): (N_m / N_1)^α for the class that is as far from the smallest as m, of its rank, from the largest.
-
-    So the smallest class has the rate 1, and the largest (N_min / N_max)^α.
-    """
-    order = shares.argsort(descending=True, stable=True)
-    rates = torch.empty_like(shares)
-    rates[order] = (shares[order.flip(0)] / shares.max()) ** alpha
-    return rates
-
-
 def chosen_labels(probabilities: Tensor, rates: Tensor) -> Tensor:
     """The predicted classes (n,) of the ⌊μ_c n_c⌋ most confident of the n_c images predicted as c; -1 for all others.
 
@@ -169,6 +172,72 @@ def chosen_labels(probabilities: Tensor, rates: Tensor) -> Tensor:
         order = confidence[images].argsort(descending=True, stable=True)
         chosen[images[order[: int(rate * len(images))]]] = label
     return chosen
+
+
+class RefinedPseudoLabels(Remedy):
+    """DARP (Kim et al., 2020): the pseudo-labels of all unlabeled images are refined to be distributed as the labels.
+
+    The pseudo-label of an image is its row in the last refinement of the predictions for all of them.
+    """
+
+    warm_up = 0.4  # fraction of training before the first refinement
+    every = 10  # steps between two refinements
+    kept = 2.0  # α: for each class, the α M_k most probable images are kept
+
+    def __init__(self, task: Task, strength: float) -> None:
+        super().__init__(task, strength)
+        uniform = torch.full((task.unlabeled, task.classes), 1 / task.classes)
+        self.predictions: Tensor = nn.Buffer(uniform)
+        self.refined: Tensor = nn.Buffer(uniform.clone())
+        # M (classes,): how many unlabeled images of each class there are, if they are distributed as the labels.
+        self.wanted: Tensor = nn.Buffer(label_distribution(task) * task.unlabeled, persistent=False)
+
+    def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
+        """Remember the predictions; after the warm-up, replace them by the refined ones."""
+        remember(self.predictions, batch.rows, outputs.weak.logits.softmax(1))
+        steps = context.step - math.ceil(self.warm_up * context.steps)
+        if steps < 0:
+            return outputs
+        if steps % self.every == 0:
+            likely = without_noise(self.predictions.double(), self.wanted, self.kept)
+            self.refined.copy_(refined(likely, self.wanted))
+        return with_weak_logits(outputs, safe_log(self.refined[batch.rows]))
+
+
+def without_noise(probabilities: Tensor, wanted: Tensor, alpha: float) -> Tensor:
+    """Keep the ⌊α M_k⌋ largest probabilities (n, classes) of each class k, scaled to the sum M_k (classes,).
+
+    Rows are normalized to sum 1; no entry is 0.
+    """
+    values, order = probabilities.sort(dim=0, descending=True, stable=True)
+    rank = torch.arange(len(probabilities), device=probabilities.device)
+    kept = rank[:, None] < (alpha * wanted).floor()
+    scale = (wanted + 1e-6) / ((values * kept).sum(0) + 1e-6)
+    scaled = torch.zeros_like(probabilities).scatter(0, order, values * kept) * scale + 1e-6
+    return scaled / scaled.sum(1, keepdim=True)
+
+
+def refined(probabilities: Tensor, wanted: Tensor) -> Tensor:
+    """min Σ_m w_m KL(X_m ‖ p_m) over X (n, classes) with row sums 1 and column sums M, w_m = 1 / entropy of row m.
+
+    No p (n, classes) may be 0, and M (classes,) must have the sum n. The solution has X_mk ∝ p_mk exp(-ν_k / w_m) in
+    each row. Ten times in turn, rows are normalized and the ν_k are found by Newton's method.
+    """
+    log_p, target = probabilities.log(), wanted.to(probabilities.dtype).log()
+    # A row without entropy would never change; its weight stays finite.
+    entropy = (-probabilities * (probabilities + 1e-6).log()).sum(1, keepdim=True).clamp(min=1e-6)
+    nu = torch.zeros_like(target)
+    for _ in range(10):
+        logs = log_p - (log_p - nu * entropy).logsumexp(1, keepdim=True)
+        # ln Σ_m exp(logs_mk - ν_k · entropy_m) = ln M_k, for all k at once. The left side is convex and decreasing in
+        # ν_k, so that the method converges from any start.
+        for _ in range(30):
+            terms = logs - nu * entropy
+            gap = terms.logsumexp(0) - target
+            nu = nu + gap / (terms.softmax(0) * entropy).sum(0)
+            if bool((gap.abs() < 1e-9).all()):
+                break
+    return (log_p - nu * entropy).softmax(1)
 
 
 # --- features ------------------------------------------------------------------------------------------------
@@ -275,3 +344,15 @@ def enqueue(queue: Tensor, queued: Tensor, features: Tensor, labels: Tensor) -> 
     slots = labels * queue.shape[1] + (queued[labels] + position) % queue.shape[1]
     queue.view(-1, queue.shape[2])[slots] = features[last_occurrence(slots)]
     queued += one_hot.sum(0)
+
+
+REMEDIES: dict[str, type[Remedy]] = {
+    "none": Remedy,
+    "alignment": DistributionAlignment,
+    "logit-adjustment": LogitAdjustment,
+    "debiaspl": DebiasedPseudoLabels,
+    "abc": AuxiliaryBalancedClassifier,
+    "darp": RefinedPseudoLabels,
+    "daso": DASO,
+    "crest": ClassRebalancingSelfTraining,
+}

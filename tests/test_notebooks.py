@@ -17,10 +17,6 @@ def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     assert any(re.search(r"test error|% test error", text) for text in texts)
 
 
-def test_there_are_notebooks() -> None:
-    assert {path.stem for path in notebooks.NOTEBOOKS} == {"compare_methods", "own_loop", "own_method", "photographs"}
-
-
 @pytest.mark.parametrize("path", notebooks.NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_outputs_pictures_and_links_that_exist(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)

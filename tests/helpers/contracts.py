@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 UNIONS = (types.UnionType, Union)
@@ -13,39 +13,28 @@ NAMES = {str: "string", int: "number", float: "number", bool: "boolean", type(No
 def mismatches(value: Any, kind: Any, path: str = "value") -> list[str]:
     """Where a plain value does not fit a type made of TypedDicts, lists, tuples, dicts, unions and plain types."""
     origin, inner = get_origin(kind), get_args(kind)
-    if origin in UNIONS:
-        return [] if any(not mismatches(value, one) for one in inner) else [f"{path}: {value!r} is not {kind}"]
-    if kind is Any:
-        return []
+    fields = get_type_hints(kind) if is_typeddict(kind) else {}
     if kind in NUMBERS:
         fits = isinstance(value, NUMBERS[kind]) and not isinstance(value, bool)
         return [] if fits else [f"{path}: {value!r} is not {kind.__name__}"]
-    if not isinstance(value, dict if is_typeddict(kind) or origin is Mapping else origin or kind):
+    if kind is Any or (origin in UNIONS and any(not mismatches(value, one) for one in inner)):
+        return []
+    if origin in UNIONS or not isinstance(value, dict if fields or origin is Mapping else origin or kind):
         return [f"{path}: {value!r} is not {kind}"]
-    return [problem for at, item, type_ in _parts(value, kind, path) for problem in mismatches(item, type_, at)] + (
-        _wrong_keys(value, kind, path)
-    )
-
-
-def _wrong_keys(value: Any, kind: Any, path: str) -> list[str]:
-    if is_typeddict(kind) and set(value) != set(get_type_hints(kind)):
-        return [f"{path}: keys differ: {sorted(set(value) ^ set(get_type_hints(kind)))}"]
-    if get_origin(kind) is tuple and len(value) != len(get_args(kind)):
-        return [f"{path}: {len(value)} items instead of {len(get_args(kind))}"]
-    return []
-
-
-def _parts(value: Any, kind: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Path, value and type of each item."""
-    inner = get_args(kind)
-    if is_typeddict(kind):
-        yield from ((f"{path}.{key}", value[key], one) for key, one in get_type_hints(kind).items() if key in value)
-    elif isinstance(value, dict):
-        yield from ((f"{path}[{key!r}]", item, inner[1]) for key, item in value.items())
-    elif isinstance(value, tuple):
-        yield from ((f"{path}[{at}]", item, one) for at, (item, one) in enumerate(zip(value, inner, strict=False)))
-    elif isinstance(value, list):
-        yield from ((f"{path}[{at}]", item, inner[0]) for at, item in enumerate(value))
+    parts: list[tuple[str, Any, Any]] = []  # path, value and type of each item
+    problems = []
+    if fields:
+        parts = [(f"{path}.{key}", value[key], one) for key, one in fields.items() if key in value]
+        if differing := set(value) ^ set(fields):
+            problems = [f"{path}: keys differ: {sorted(differing)}"]
+    elif origin is tuple:
+        parts = [(f"{path}[{at}]", item, one) for at, (item, one) in enumerate(zip(value, inner, strict=False))]
+        if len(value) != len(inner):
+            problems = [f"{path}: {len(value)} items instead of {len(inner)}"]
+    elif origin is not None:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        parts = [(f"{path}[{key!r}]", item, inner[-1]) for key, item in items]
+    return [problem for at, item, one in parts for problem in mismatches(item, one, at)] + problems
 
 
 def jsdoc_name(kind: Any) -> str:
@@ -67,14 +56,9 @@ def jsdoc_name(kind: Any) -> str:
 
 def typed_dicts(kind: Any) -> dict[str, dict[str, str]]:
     """Every TypedDict that a type is made of, by name: its fields and their types as JSDoc writes them."""
-    if not is_typeddict(kind):
-        found: dict[str, dict[str, str]] = {}
-        for one in get_args(kind):
-            found |= typed_dicts(one)
-        return found
-    hints = get_type_hints(kind)
-    found = {str(kind.__name__): {name: jsdoc_name(one) for name, one in hints.items()}}
-    for one in hints.values():
+    hints = get_type_hints(kind) if is_typeddict(kind) else {}
+    found = {str(kind.__name__): {name: jsdoc_name(one) for name, one in hints.items()}} if hints else {}
+    for one in hints.values() or get_args(kind):
         found |= typed_dicts(one)
     return found
 

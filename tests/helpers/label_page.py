@@ -1,13 +1,10 @@
-"""The labeling page in chromium, and a folder of images to label there."""
+"""The labeling page in chromium."""
 
 import shutil
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from PIL import Image, ImageDraw
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
@@ -17,24 +14,7 @@ from selenium.webdriver.remote.webelement import WebElement
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 NO_BROWSER = "no chromium and chromedriver: apt-get install chromium chromium-driver"
-KINDS = {"disk": (200, 40, 40), "square": (40, 60, 200)}
 Result = TypeVar("Result")
-
-
-def make_images(folder: Path, count: int = 60) -> Path:
-    """A flat folder of red disks and blue squares, named after their class."""
-    folder.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(0)
-    for number in range(count):
-        kind = list(KINDS)[number % len(KINDS)]
-        background = np.clip(random.normal(215, 12, (120, 160, 3)), 0, 255).astype(np.uint8)
-        image = Image.fromarray(background)
-        left, top, side = (int(value) for value in random.integers((10, 10, 40), (80, 40, 70)))
-        draw = ImageDraw.Draw(image)
-        shape = draw.ellipse if kind == "disk" else draw.rectangle
-        shape((left, top, left + side, top + side), fill=KINDS[kind])
-        image.save(folder / f"{kind}-{number:03}.jpg")
-    return folder
 
 
 class LabelPage:

@@ -22,12 +22,12 @@ def floors(requirements: list[str]) -> dict[str, str]:
     return found
 
 
-def constraints(project: Path = ROOT) -> list[str]:
+def constraints() -> list[str]:
     """The lines of a constraints file."""
-    about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = about["optional-dependencies"]
     lowest = floors(about["dependencies"] + [requirement for name in EXTRAS for requirement in extras[name]])
-    exact = [line for line in (project / "constraints.txt").read_text().splitlines() if "==" in line]
+    exact = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
     tools = [line for line in exact if line.split("==")[0].lower() in floors(extras["test"])]
     return [f"{name}=={version}" for name, version in lowest.items()] + tools
 

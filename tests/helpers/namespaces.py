@@ -73,28 +73,21 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
     machines = tuple(Machine(f"{prefix}{end}", f"{prefix}{end}", f"10.77.0.{end}") for end in (1, 2))
     made = []
     try:
-        for machine in machines:
-            try:
+        try:
+            for machine in machines:
                 ip("netns", "add", machine.name)
-            except subprocess.CalledProcessError as error:
-                pytest.skip(f"network namespaces cannot be made here: {error.stderr.strip()}")
-            made.append(machine)
-        _connect(machines)
-        yield machines[0], machines[1]
+                made.append(machine)
+            first, second = machines
+            ends = ("type", "veth", "peer", "name", second.interface, "netns", second.name)
+            ip("link", "add", first.interface, "netns", first.name, *ends)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"network namespaces and a cable cannot be made here: {error.stderr.strip()}")
+        for machine in machines:
+            ip("-n", machine.name, "address", "add", f"{machine.address}/24", "dev", machine.interface)
+            ip("-n", machine.name, "link", "set", machine.interface, "up")
+            ip("-n", machine.name, "link", "set", "lo", "up")
+        yield first, second
     finally:
         for machine in made:
             machine.kill()
             ip("netns", "delete", machine.name)  # with its end of the cable
-
-
-def _connect(machines: tuple[Machine, ...]) -> None:
-    first, second = machines
-    ends = ("type", "veth", "peer", "name", second.interface, "netns", second.name)
-    try:
-        ip("link", "add", first.interface, "netns", first.name, *ends)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"virtual cables cannot be made here: {error.stderr.strip()}")
-    for machine in machines:
-        ip("-n", machine.name, "address", "add", f"{machine.address}/24", "dev", machine.interface)
-        ip("-n", machine.name, "link", "set", machine.interface, "up")
-        ip("-n", machine.name, "link", "set", "lo", "up")

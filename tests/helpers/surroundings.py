@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 
@@ -14,20 +15,8 @@ def _close(*names: str) -> None:
         setattr(sys, name, None)
 
 
-def without_input() -> None:
-    _close("stdin")
-
-
-def without_output() -> None:
-    _close("stdout")
-
-
-def without_error() -> None:
-    _close("stderr")
-
-
-def without_streams() -> None:
-    _close("stdin", "stdout", "stderr")
+without_input, without_output, without_error = (partial(_close, name) for name in ("stdin", "stdout", "stderr"))
+without_streams = partial(_close, "stdin", "stdout", "stderr")
 
 
 def _redirect_output(descriptor: int) -> None:

@@ -3,23 +3,15 @@
 import gc
 import sys
 from pathlib import Path
+from typing import Any
 
 import rankingmatch
 
 
 def train(run: str, rate: str) -> None:
     """A short run, which diverges at a high learning rate."""
-    rankingmatch.train(
-        "digits",
-        method="fixmatch-ra",
-        out=run,
-        report=False,
-        steps=20,
-        batch_size=4,
-        mu=1,
-        threads=1,
-        learning_rate=float(rate),
-    )
+    quick: dict[str, Any] = {"steps": 20, "batch_size": 4, "mu": 1, "threads": 1, "report": False}
+    rankingmatch.train("digits", method="fixmatch-ra", out=run, learning_rate=float(rate), **quick)
 
 
 def print_threads(outcome: str) -> None:

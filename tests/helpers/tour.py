@@ -49,9 +49,9 @@ def timed(name: str, step: Callable[..., None], *arguments: object) -> float:
     return seconds
 
 
-def make_photographs(folder: Path, count: int) -> None:
+def make_photographs(folder: Path, count: int) -> Path:
     """Photographs of two kinds of objects, named after their kind."""
-    folder.mkdir()
+    folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     for number in range(count):
         kind = list(COLORS)[number % 2]
@@ -60,7 +60,8 @@ def make_photographs(folder: Path, count: int) -> None:
         draw = ImageDraw.Draw(image)
         shape = draw.ellipse if kind == "disk" else draw.rectangle
         shape((left, top, left + side, top + side), fill=COLORS[kind])
-        image.save(folder / f"{kind}-{number:02}.jpg")
+        image.save(folder / f"{kind}-{number:03}.jpg")
+    return folder
 
 
 def commands(*, steps: int | None = 4) -> list[list[str]]:

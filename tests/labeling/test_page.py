@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("uvicorn")
-from label_page import CHROMIUM, DRIVER, NO_BROWSER, LabelPage, make_images
+from label_page import CHROMIUM, DRIVER, NO_BROWSER, LabelPage
 from labeling_server import LabelServer, ServerProcess, ServerThread
 from selenium.webdriver.common.keys import Keys
+from tour import make_photographs
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=NO_BROWSER)]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -47,7 +48,7 @@ def start(tmp_path: Path, page: LabelPage) -> Iterator[Start]:
     def start_one(
         kind: type[LabelServer] = ServerThread, classes: tuple[str, ...] = ("disk", "square"), count: int = 60
     ) -> LabelServer:
-        servers.append(kind(make_images(tmp_path / "photos", count), classes))
+        servers.append(kind(make_photographs(tmp_path / "photos", count), classes))
         page.open(servers[-1].address)
         return servers[-1]
 
@@ -252,7 +253,7 @@ def test_two_tabs_get_different_images_and_the_same_counts_and_a_reloaded_one_it
 
 
 def test_names_of_files_and_classes_that_are_html_stay_text(page: LabelPage, start: Start, tmp_path: Path) -> None:
-    folder = make_images(tmp_path / "photos", 12)
+    folder = make_photographs(tmp_path / "photos", 12)
     for number, path in enumerate(sorted(folder.iterdir())):
         path.rename(folder / f"{HOSTILE}{number}.jpg")
     start(count=0)
@@ -323,7 +324,7 @@ def test_a_full_disk_and_what_failed_have_a_banner_and_labels_are_saved_later(pa
 
 
 def test_an_image_that_is_damaged_can_be_skipped_but_not_labeled(page: LabelPage, start: Start, tmp_path: Path) -> None:
-    for path in make_images(tmp_path / "photos").glob("disk-*.jpg"):
+    for path in make_photographs(tmp_path / "photos", 60).glob("disk-*.jpg"):
         path.write_bytes(b"not an image")
     server = start(count=0)
     for _ in range(12):

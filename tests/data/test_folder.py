@@ -205,6 +205,8 @@ def test_bad_files_are_skipped_and_listed(photos: Path, caplog: pytest.LogCaptur
     for name, (content, _) in bad.items():
         (folder / name).write_bytes(content)
     (folder / "nowhere.png").symlink_to(folder / "gone.png")
+    for loop in (folder / "loop.png", photos / "labeled/loop", photos / "unlabeled/loop"):
+        loop.symlink_to(loop.name)
     (folder / "notes.txt").write_text("not an image")
     os.mkfifo(folder / "pipe.png")
     for _ in range(2):  # decoded, then from the cache
@@ -212,9 +214,15 @@ def test_bad_files_are_skipped_and_listed(photos: Path, caplog: pytest.LogCaptur
         dataset = load(photos)
         assert np.array_equal(dataset.train.images, good.train.images)
         reasons = {Path(file).name: reason for file, reason in dataset.skipped}
-        assert set(reasons) == {*(set(bad) - {os.fsdecode(b"\xfe\n.png")}), "\\udcfe\\n.png", "nowhere.png"}
+        assert set(reasons) == {
+            *(set(bad) - {os.fsdecode(b"\xfe\n.png")}),
+            "\\udcfe\\n.png",
+            "nowhere.png",
+            "loop.png",
+            "loop",
+        }
         assert all(reasons[name].startswith(why) for name, (_, why) in bad.items() if name in reasons)
-        assert "skipped 6 files: labeled/red/bomb.png has too many pixels" in caplog.text
+        assert "skipped 8 files: labeled/red/bomb.png has too many pixels" in caplog.text
     assert " (other files, by their names: 1 ." in find_source(str(photos)).description
     with pytest.raises(UnreadableError, match="is not a file"):
         decode(str(folder / "pipe.png"), (8, 8, 3))

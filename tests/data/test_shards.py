@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from image_folders import picture
+from limits import gigabyte
 from shard_files import member, samples, shards_of, write_parquet, write_tar
 
 from rankingmatch.core.errors import ConfigError, DataError
@@ -192,6 +193,29 @@ def test_plain_bytes_in_parquet_without_names(tmp_path: Path, photos: Path) -> N
     found = list(images_below(path))
     assert [str(one) for one in found] == [f"{path}/{number:06d}" for number in range(3)]
     assert [one.read() for one in found if not isinstance(one, str)] == images
+
+
+def test_one_large_value_in_many_rows_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("rankingmatch.data.parquet_shards.MOST_GROUP", 2**26)
+    rows = 80
+    for kind, part in ((pyarrow.binary(), "bytes"), (pyarrow.string(), "path")):  # each 1.3 GB if all are made at once
+        large = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows), pyarrow.array([b"x" * 2**24], kind))
+        small = pyarrow.array([b"x"] * rows, pyarrow.string() if part == "bytes" else pyarrow.binary())
+        image = pyarrow.StructArray.from_arrays([large, small], [part, "bytes" if part == "path" else "path"])
+        path = tmp_path / f"{part}.parquet"
+        parquet.write_table(pyarrow.table({"image": image}), path, store_schema=False)
+        assert path.stat().st_size < 2**21
+        with gigabyte():
+            first, *_, last = found = [image for image in images_below(path) if not isinstance(image, str)]
+            assert len(found) == rows
+            if part == "path":
+                assert len(first.read() + last.read()) == 2
+                assert len(str(first)) < 2**14
+            else:
+                for one in (first, last):
+                    with pytest.raises(UnreadableError, match="have more than 67,108,864 bytes"):
+                        one.read()
 
 
 # --- changes ----------------------------------------------------------------------------------------------------

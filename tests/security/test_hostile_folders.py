@@ -9,6 +9,7 @@ import pytest
 from image_folders import picture
 from PIL import Image
 
+from rankingmatch.cli import main
 from rankingmatch.data import UnreadableError, find_source, images_below
 from rankingmatch.data.decode import decode, view_image
 from rankingmatch.data.folder_contents import scan_folder
@@ -134,6 +135,20 @@ def test_a_ppm_that_takes_long_to_read_is_refused(slow: bytes, good: bytes, prob
         decode(str(tmp_path / "slow.ppm"), SHAPE)
     (tmp_path / "good.ppm").write_bytes(good)
     assert decode(str(tmp_path / "good.ppm"), SHAPE).max() <= 1
+
+
+def test_damaged_tiffs_are_listed_without_warnings_of_pillow(
+    pets: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pets.parent / "cache"))
+    for number in range(4):
+        path = pets / f"unlabeled/damaged{number}.tif"
+        Image.effect_noise((40, 40), 40).save(path)
+        path.write_bytes(path.read_bytes()[: 60 + number])  # cut off in the list of tags
+    command = ["train", str(pets), "--steps", "1", "--batch-size", "2", "--network", "small", "--no-report", "--quiet"]
+    main([*command, "--out", str(pets.parent / "run")])
+    assert "skipped 4 files: unlabeled/damaged0.tif" in caplog.text
+    assert "Warning" not in caplog.text  # which pytest makes an error, and so a reason
 
 
 # --- contradictions ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import traceback
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,7 @@ def _prepare_log() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine("%(levelname)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damaged images, which are skipped and listed
 
 
 def _message(error: Exception) -> str:

@@ -12,7 +12,7 @@ from rankingmatch.core.names import first_few, printable, text_name
 from rankingmatch.data.dataset import HELD_OUT, LABELED, UNLABELED
 from rankingmatch.data.decode import CONVERT, FOREIGN, ImageFile, StoredImage, image_suffixes
 from rankingmatch.data.label_journal import csv_rows, is_journal, parse_events, read_table, replay
-from rankingmatch.data.shards import SHARDS, is_sharded, scan_shards, stored_images
+from rankingmatch.data.shards import SHARDS, is_folder, is_sharded, scan_shards, stored_images
 
 DEEPEST = 100  # levels of folders
 # Labels that other programs write where there is none.
@@ -228,7 +228,7 @@ class FolderScanner:
         for entry in self._entries(folder):
             if entry.name in reserved or entry.name.startswith(".") or (unlabeled and Path(entry.path) == unlabeled):
                 continue
-            if not entry.is_dir():
+            if not is_folder(entry):
                 loose += [entry.name] if _ending(entry.name) in image_suffixes() else []
                 self.others.update({_ending(entry.name)} & (FOREIGN | SHARDS))
                 continue
@@ -316,7 +316,7 @@ class FolderScanner:
                 levels.pop()
             elif entry.name.startswith("."):
                 continue
-            elif entry.is_dir():
+            elif is_folder(entry):
                 if reason := self._reason_to_skip(entry, base, stay, seen, len(levels)):
                     self.notes.append(f"skipped {printable(entry.path)}: {reason}")
                 else:
@@ -324,7 +324,7 @@ class FolderScanner:
                     levels.append(iter(self._entries(entry.path)))
             elif _ending(entry.name) not in suffixes:
                 self.others[_ending(entry.name)] += entry.path != self.table
-            elif entry.is_file() or not os.path.exists(entry.path):  # noqa: PTH110 - a broken link is not a pipe
+            elif entry.is_symlink() or entry.is_file():  # neither a device nor a pipe
                 yield entry.path.removeprefix(prefix)
 
     def _reason_to_skip(

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import repeat
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from rankingmatch.data.decode import UnreadableError
 from rankingmatch.data.shards import MOST_IMAGE, Shard, label_text
 
 IMAGES, LABELS = ("image", "img"), ("label", "labels")  # names of columns
-MOST_GROUP = 2**30  # bytes of a group of rows, which is read as a whole
+MOST_GROUP = 2**30  # bytes of a group of rows, also of its images, which are in memory together
 MOST_ROWS = 2**20  # in a group
+LONGEST_PATH = 4096  # characters of the name of an image; only the end of a longer one is used
 GROUPS_KEPT = 2  # in memory
 _one_reads = threading.Lock()  # so that threads that decode images of a group read it once
 
@@ -39,16 +41,18 @@ class Row(NamedTuple):
 
     def read(self) -> bytes:
         """Its bytes; UnreadableError if there are none or too many, or if the shard has changed."""
-        try:
-            with _one_reads:
-                content = _images(self.shard, self.column, self.group)[self.row].as_py()
-        except IndexError as error:
-            raise UnreadableError("is missing in its shard") from error
+        with _one_reads:
+            images = _images(self.shard, self.column, self.group)
+        if isinstance(images, str):
+            raise UnreadableError(images)
+        if self.row >= len(images):
+            raise UnreadableError("is missing in its shard")
+        content = images[self.row]
         if not content:
             raise UnreadableError("is empty")
         if len(content) > MOST_IMAGE:
             raise UnreadableError(f"has {len(content):,} bytes, too many for an image in a shard")
-        return bytes(content)
+        return content
 
     def stamp(self, *, exactly: bool = False) -> str:
         """Its place, and the size and the times of the shard."""
@@ -72,8 +76,8 @@ def read_parquet(shard: Shard, *, labels: bool) -> Iterator[tuple[Row, str]]:
                 )
             files = _values(table, group, f"{image}.path" if has_names else None)
             found = _values(table, group, label)
-            for row, (file_name, value) in enumerate(zip(files, found, strict=True)):
-                base = PurePosixPath(file_name["path"]).name if has_names and file_name and file_name["path"] else ""
+            for row, (path, value) in enumerate(zip(files, found, strict=True)):
+                base = PurePosixPath(path[-LONGEST_PATH:]).name if path else ""
                 named = type(value) is int and 0 <= value < len(names)
                 name = f"{number:06d}/{base}" if base else f"{number:06d}"
                 yield Row(shard, name, image, group, row), names[value] if named else label_text(value)
@@ -121,12 +125,17 @@ def _fields(kind: Any) -> list[str]:
     return [kind.field(index).name for index in range(kind.num_fields)] if str(kind).startswith("struct") else []
 
 
-def _values(table: Any, group: int, column: str | None) -> list[Any]:
-    """The values of a column in a group of rows; None for each row without a column."""
+def _values(table: Any, group: int, column: str | None) -> Iterator[Any]:
+    """The values of a column in a group of rows; None for each row without a column.
+
+    They are made one by one, because a file of a few bytes may repeat one of many megabytes in all its rows.
+    """
     if column is None:
-        return [None] * table.metadata.row_group(group).num_rows
-    values: list[Any] = table.read_row_group(group, columns=[column], use_threads=False).column(0).to_pylist()
-    return values
+        yield from repeat(None, table.metadata.row_group(group).num_rows)
+        return
+    for batch in table.iter_batches(batch_size=1, row_groups=[group], columns=[column], use_threads=False):
+        value = batch.column(0)[0].as_py()
+        yield next(iter(value.values())) if isinstance(value, dict) else value
 
 
 def _class_names(schema: Any, label: str | None) -> list[str]:
@@ -142,13 +151,19 @@ def _class_names(schema: Any, label: str | None) -> list[str]:
 
 
 @lru_cache(maxsize=GROUPS_KEPT)
-def _images(shard: Shard, column: str, group: int) -> Any:
-    """The bytes of the images in a group of rows."""
+def _images(shard: Shard, column: str, group: int) -> list[bytes | None] | str:
+    """The bytes of the images in a group of rows, or why they cannot be read, which is found out only once."""
+    images: list[bytes | None] = []
+    seen: dict[bytes | None, bytes | None] = {}  # so that an image in many rows is in memory once
+    total = 0
     try:
         with _table(shard) as table:
             is_struct = bool(_fields(table.schema_arrow.field(column).type))
-            name = f"{column}.bytes" if is_struct else column
-            images = table.read_row_group(group, columns=[name], use_threads=False).column(0).combine_chunks()
-            return images.field("bytes") if is_struct else images
+            for content in _values(table, group, f"{column}.bytes" if is_struct else column):
+                images.append(seen.setdefault(content, content))
+                total += len(content or b"")
+                if total > MOST_GROUP:
+                    raise BadFileError(f"the images in a group of rows have more than {MOST_GROUP:,} bytes")
     except DataError as error:
-        raise UnreadableError(f"cannot be read ({error})") from error
+        return f"cannot be read ({error})"
+    return images

@@ -39,12 +39,17 @@ def shards_at(path: Path) -> list[Path]:
                 ending = os.path.splitext(entry.name)[1].lower()  # noqa: PTH122
                 if entry.name.startswith("."):
                     continue
-                if entry.is_dir() or (ending and ending in image_suffixes()):
+                if is_folder(entry) or (ending and ending in image_suffixes()):
                     return []
                 shards += [Path(entry.path)] if ending in SHARDS else []
     except (OSError, ValueError):  # a name with a null byte
         return []
     return sorted(shards)
+
+
+def is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry of a folder is a folder, or a link to one; a link to itself is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
 
 
 def is_sharded(path: Path) -> bool:

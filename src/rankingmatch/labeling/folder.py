@@ -144,7 +144,7 @@ def _place(source: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     target = unused_path(folder / source.name)
     try:
-        target.symlink_to(source.resolve())
+        target.symlink_to(os.path.realpath(source))  # `resolve` raises RuntimeError for a link to itself
     except OSError:
         if source.exists():
             shutil.copy2(source, target)

@@ -231,6 +231,8 @@ def test_images_that_are_nearly_black_are_warned_about() -> None:
         (lambda x, y: (x.astype(float) * 2, y), "floats in 0…255, or floats in 0…1"),
         (lambda x, y: (np.where(x > 90, np.nan, x), y), "contains NaN"),
         (lambda x, y: (x.astype(str), y), "has the type <U"),
+        (lambda x, y: (np.ones((60, 3, 32, 32), np.uint8), y), r"channels-first; use `X.transpose\(0, 2, 3, 1\)`"),
+        (lambda x, y: (np.ones((60, 1, 8, 8), np.uint8), y), "looks channels-first"),
         (lambda x, y: ([x[0], x[1, :7], *x[2:]], y), "all images must have one size"),
         (lambda x, y: (x[:0], y[:0]), "no row of y has a label|0 sample"),
         (lambda x, y: (x[:-1], y), "59 images and y 60 labels"),
@@ -255,6 +257,10 @@ def test_what_cannot_be_learned_from_is_named(change: Any, message: str) -> None
     ("given", "message"),
     [
         ({"method": "rankingmatch"}, "unknown method"),
+        ({"method": None}, "^method is None"),
+        ({"method": 5}, "^method is 5"),
+        ({"hyperparameters": 5}, "^hyperparameters is 5"),
+        ({"validation_fraction": "half"}, "^validation_fraction is 'half'"),
         ({"network": "resnet"}, "unknown network"),
         ({"steps": 0}, r"^steps is 0; it must be in \[1, inf\)"),
         ({"steps": "many"}, "^steps is 'many'; it must be of type int"),
@@ -272,6 +278,17 @@ def test_a_parameter_that_cannot_be_is_named_in_pythons_words(given: dict[str, A
     images, _, labels = some(20)
     with pytest.raises(ConfigError, match=message):
         quick(**given).fit(images, labels)
+
+
+def test_images_must_be_there_at_once() -> None:
+    images, _, labels = some(20)
+    with pytest.raises(ConfigError, match=r"^X is a generator"):
+        quick().fit((image for image in images), labels)
+
+
+def test_images_of_many_channels_are_taken() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (20, 8, 9, 7)).astype(np.uint8)
+    assert quick(steps=1).fit(images, np.arange(20) % 2).image_shape_ == (8, 9, 7)
 
 
 def test_a_fraction_that_leaves_a_class_without_labels_is_refused() -> None:

@@ -3,7 +3,9 @@
 import copy
 import warnings
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from pathlib import Path
+from types import NoneType
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +43,12 @@ from rankingmatch.training.loop import train
 __all__ = ["RankingMatchClassifier"]
 
 DARK = 64  # a warning is issued if no pixel is brighter
+# Parameters that are not declared as options, which are checked elsewhere.
+NOT_OPTIONS: dict[str, tuple[Any, str]] = {
+    "method": (str, "the name of a method"),
+    "hyperparameters": ((Mapping, NoneType), "a dict"),
+    "validation_fraction": (Real, "a number"),
+}
 
 
 class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -157,7 +165,12 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 stacklevel=2,
             )
         config = self._config(images.shape)
-        split = self._split(images, labels, classes, config)
+        known = np.flatnonzero(labels != UNLABELED)
+        held_out = _held_out(labels, known, self.validation_fraction, config.training.seed)
+        dataset = Dataset(tuple(str(name) for name in classes), Images(images, labels))
+        everything, balanced = len(known) == len(labels), config.data.balanced
+        labeled = np.setdiff1d(known, held_out)
+        split = assemble_split(dataset, labeled, held_out, include_labeled=everything, balanced=balanced)
         self._train(split, config)
         self.classes_, self._white = classes, white
         self.image_shape_ = images.shape[1:]
@@ -170,32 +183,24 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _config(self, shape: tuple[int, ...]) -> Config:
         """The settings: given ones override the method's presets, which override those suggested by the images."""
-        count, height, width, channels = shape
+        for name, (kind, words) in NOT_OPTIONS.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigError(f"{name} is {value!r}; it must be {words}")
         own = [name for name in self.get_params() if name in setting_options()]
         given = {name: plain for name in own if (plain := _plain(getattr(self, name))) is not None}
         others = {name: _plain(value) for name, value in (self.hyperparameters or {}).items()}
         _check_hyperparameters(others, own)
+        count, height, width, channels = shape
         side, every = min(height, width), {**given, **others}
         require_exclusive(every, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
         if is_fine_tuned(self.network or "", side, every):
             suggested |= known_values(fine_tuning(side, count, every), self.method)
         values = with_presets("arrays", self.method, suggested, every)
-        return assemble("arrays", self.method, {**values, "seed": self._seed()})
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, (int, np.integer)):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _split(self, images: np.ndarray, labels: np.ndarray, classes: np.ndarray, config: Config) -> Split:
-        known = np.flatnonzero(labels != UNLABELED)
-        held_out = _held_out(labels, known, self.validation_fraction, config.training.seed)
-        names = tuple(str(name) for name in classes)
-        dataset = Dataset(names, Images(images, labels))
-        everything = len(known) == len(labels)
-        labeled, balanced = np.setdiff1d(known, held_out), config.data.balanced
-        return assemble_split(dataset, labeled, held_out, include_labeled=everything, balanced=balanced)
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        return assemble("arrays", self.method, {**values, "seed": int(seed)})
 
     def _train(self, split: Split, config: Config) -> None:
         """Run the training loop, and keep the last weights or the best ones."""

@@ -21,7 +21,7 @@ from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import Classifier, NetworkSettings, make_backbone, make_classifier
-from rankingmatch.networks.backbone import TimmBackbone, head_parameters
+from rankingmatch.networks.classifier import TimmBackbone, head_parameters
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records

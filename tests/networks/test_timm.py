@@ -14,7 +14,7 @@ from torch import Tensor
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.networks import freeze_batchnorm, head_parameters, input_side, make_backbone, make_classifier
-from rankingmatch.networks.backbone import TimmBackbone
+from rankingmatch.networks.classifier import TimmBackbone
 from rankingmatch.runs.export import export
 
 MEAN, STD = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.3, 0.2, 0.1])

@@ -7,7 +7,6 @@ import shlex
 import sys
 import traceback
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,8 @@ import click
 from rankingmatch import __version__
 from rankingmatch.cli.grids import bench
 from rankingmatch.cli.labeling import label
-from rankingmatch.cli.predicting import predict
-from rankingmatch.cli.shared import (
-    PathType,
-    best_option,
-    device_option,
-    json_option,
-    prepare_streams,
-    settle_output,
-    trust_option,
-)
+from rankingmatch.cli.shared import json_option, prepare_streams, settle_output
+from rankingmatch.cli.trained import evaluate, export, predict, report
 from rankingmatch.cli.training import train
 from rankingmatch.core.errors import DivergedError, Interrupted, RankingMatchError, is_out_of_memory, unknown_name
 from rankingmatch.core.names import printable
@@ -61,96 +52,6 @@ def cli(ctx: click.Context, debug: bool) -> None:
     """Train an image classifier from a few labeled and many unlabeled images."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
-
-
-@click.command(short_help="Evaluate a trained RUN on its test images, or on others.")
-@click.argument("run", type=PathType())
-@click.argument("data", required=False)
-@best_option
-@device_option
-@trust_option
-@json_option
-def evaluate(run: Path, data: str | None, best: bool, device: str | None, as_json: bool) -> None:
-    """Evaluate a trained RUN on its test images, or on those of DATA, a dataset or a folder."""
-    from rankingmatch.cli.printing import print_evaluation
-    from rankingmatch.data import under_way
-    from rankingmatch.runs import evaluate as evaluation
-    from rankingmatch.runs.display import loading_progress
-
-    with loading_progress(quiet=as_json) as progress, under_way(progress, "evaluating"):
-        report = evaluation.evaluate(run, data, best=best, device=device)
-    if as_json:
-        click.echo(json.dumps(report))
-    else:
-        print_evaluation(report)
-
-
-@click.command()
-@click.argument("run", type=PathType())
-@click.argument("file", type=PathType())
-@click.option(
-    "--input",
-    "values",
-    type=click.Choice(["uint8", "float"]),
-    default="uint8",
-    help="Input of the model: uint8 in 0…255, or float32 in 0…1. [uint8]",
-)
-@click.option("--logits", is_flag=True, help="Return logits instead of probabilities.")
-@best_option
-@trust_option
-@json_option
-def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json: bool) -> None:
-    """Export the model of a trained RUN to an ONNX FILE.
-
-    It includes normalization and softmax, and takes batches of any size. Before it is written, its outputs in ONNX
-    Runtime are compared with PyTorch. RUN may also be the safetensors file of a model.
-    """
-    from rankingmatch.data import under_way
-    from rankingmatch.runs import export as exporting
-    from rankingmatch.runs.display import loading_progress
-
-    with loading_progress(quiet=as_json) as progress, under_way(progress, "exporting and comparing"):
-        exported = exporting.export(run, file, input=values, logits=logits, best=best)
-    click.echo(json.dumps(asdict(exported)) if as_json else str(exported))
-
-
-@click.command(short_help="Write a report page of one RUN, or of several side by side.")
-@click.argument("runs", nargs=-1, type=PathType(), metavar="RUN…")
-@click.option(
-    "--out",
-    type=PathType(),
-    metavar="FILE",
-    help="Output file. [RUN/report.html; for several runs, report.html]",
-)
-@click.option("--figures", type=PathType(), metavar="DIR", help="Also write each figure as PNG and SVG.")
-@click.option(
-    "--audit",
-    "audited",
-    type=click.IntRange(1, 10**9),
-    metavar="N",
-    default=10_000,
-    help="Largest number of unlabeled images whose pseudo-labels are shown. [10000]",
-)
-@click.option(
-    "--points",
-    type=click.IntRange(10, 10**6),
-    metavar="N",
-    help="Largest number of images on a map; t-SNE takes long for many. [2000; fewer for several runs]",
-)
-@device_option
-@trust_option
-@json_option
-def report(runs: tuple[Path, ...], out: Path | None, as_json: bool, **options: Any) -> None:
-    """Write a report page of one RUN, or of several side by side, that opens in any browser, also offline."""
-    from rankingmatch.runs.display import loading_progress
-    from rankingmatch.runs.report import write_report
-
-    with loading_progress(quiet=as_json) as progress:
-        page = write_report(runs, out, **options, progress=progress)
-    if as_json:
-        click.echo(json.dumps({"report": str(page), "bytes": page.stat().st_size}))
-    else:
-        click.echo(f"report: {page}")
 
 
 @click.command()

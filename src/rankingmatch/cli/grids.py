@@ -1,20 +1,106 @@
-"""`rankingmatch bench`: grids of runs, on this machine or on a cluster."""
+"""`rankingmatch bench`: grids of runs, on this machine or on a cluster, and simulated labeling."""
 
+import json
+import re
 import shlex
 import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rankingmatch.cli.labeling_bench import bench_labeling
-from rankingmatch.cli.shared import NumberType, PathType, json_option, on_option, ray_address_option, trust_option
+from rankingmatch.cli.labeling import method_option
+from rankingmatch.cli.shared import PATH, NumberType, json_option, on_option, ray_address_option, trust_option
 from rankingmatch.core.errors import ConfigError, unknown_name
 from rankingmatch.core.options import flag
+from rankingmatch.heads import HEAD_METHOD, require_head_method
 
 if TYPE_CHECKING:
-    from rankingmatch.bench.cluster import Resources
+    from rankingmatch.bench.simulated_labeling import Pool, Simulation
+
+
+@click.command()
+@click.argument("data", nargs=-1)
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000), metavar="N", default=5, help="Number of seeds, starting at 0. [5]"
+)
+@method_option
+@click.option("--data-dir", type=PATH, help="Directory of the datasets' files.")
+@click.option("--csv", type=PATH, help="Also write the errors, seed by seed, to this file.")
+@click.option(
+    "--keep",
+    type=PATH,
+    metavar="DIR",
+    help="Keep each labeling in DIR, in one small file for each DATA, and do not simulate it again with this commit.",
+)
+@json_option
+@click.option("--quiet", is_flag=True, help="Do not show progress.")
+def bench_labeling(
+    data: tuple[str, ...],
+    method: str,
+    data_dir: Path | None,
+    csv: Path | None,
+    keep: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Simulate the labeling of DATA, and print the test error for several numbers of labels.
+
+    DATA are folders or datasets with labels and test images; by default, the digits. Images are labeled in the order
+    of `rankingmatch label` and in random order; the head on top of the frozen network is the same. The random checks
+    are simulated, too: how often does their interval contain the true error?
+    """
+    from rankingmatch.bench.simulated_labeling import error_table, interval_counts, known_pool
+    from rankingmatch.bench.tables import csv_rows, print_table
+    from rankingmatch.core.atomic import write_output
+    from rankingmatch.core.names import plain_console, to_utf8
+
+    require_head_method(method)
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    tables = []
+    for name in data or ("digits",):
+        pool = known_pool(name, data_dir)
+        named = name if method == HEAD_METHOD else f"{name}-{method}"
+        file = f"labeling-{re.sub(r'[^-.+0-9A-Za-z_]+', '_', named)}.json"
+        simulations = _simulations(pool, method, None if keep is None else keep / file, **options)
+        tables.append(error_table(pool.title, simulations))
+        if as_json:
+            for one in simulations:
+                values = {"data": pool.title, "order": one.order, "seed": one.seed}
+                looks = [asdict(look) for look in one.looks]
+                click.echo(json.dumps({**values, "labels": one.sizes, "test_error": one.errors, "audit": looks}))
+            continue
+        print_table(tables[-1], plain_console(wide=True))
+        ours = [one for one in simulations if one.order == "ours"]
+        for when, count in interval_counts(ours).items():
+            click.echo(
+                f"random checks, {when}: the interval contains the true error in {count} of {len(ours)} labelings"
+            )
+    if csv is not None:
+        write_output(csv, to_utf8(csv_rows(tables)))
+
+
+def _simulations(pool: "Pool", method: str, path: Path | None, seeds: int, quiet: bool) -> list["Simulation"]:
+    """The labelings of a pool, both orders of each seed; those that this very code has kept are not simulated again."""
+    from rankingmatch.bench.results import command_line, keep_rows, read_measurement
+    from rankingmatch.bench.simulated_labeling import ORDERS, read_labelings, simulate
+    from rankingmatch.runs.directory import source_commit
+
+    found, commit = {}, source_commit()
+    if path is not None and path.exists() and commit[-1:] not in ("", "+") and read_measurement(path).commit == commit:
+        found = read_labelings(path)
+    wanted = [(seed, order) for seed in range(seeds) for order in ORDERS]
+    for seed, order in (one for one in wanted if one not in found):
+        if not quiet:
+            click.echo(f"{pool.title}: seed {seed + 1} of {seeds}, order {order}", err=True)
+        found[seed, order] = simulate(pool, order, seed, method=method)
+        if path is not None:
+            rows = [{"data": pool.title, "method": method, **asdict(found[one])} for one in wanted if one in found]
+            keep_rows(path, command_line(["rankingmatch", *sys.argv[1:]]), rows)
+    return [found[one] for one in wanted]
 
 
 class BenchCommand(click.Command):
@@ -36,10 +122,7 @@ BENCHMARKS = {"labeling": bench_labeling}
 @click.argument("recipes", nargs=-1)
 @click.option("--scale", metavar="NAME", help="Size of the runs: tiny, laptop or paper. [the recipe's, usually paper]")
 @click.option(
-    "--folds",
-    type=click.IntRange(1, 10000),
-    metavar="N",
-    help="Number of seeds, starting at 0. [the recipe's]",
+    "--folds", type=click.IntRange(1, 10000), metavar="N", help="Number of seeds, starting at 0. [the recipe's]"
 )
 @click.option("--jobs", type=click.IntRange(1, 1024), metavar="N", default=1, help="Number of runs at a time. [1]")
 @on_option("Where to run: in processes on this machine, or on a Ray cluster.")
@@ -49,19 +132,19 @@ BENCHMARKS = {"labeling": bench_labeling}
     "--gpus-per-run", type=NumberType(0, 1024), metavar="N", help="With --on ray: GPUs per run, or a fraction. [0]"
 )
 @click.option("--dry-run", is_flag=True, help="Only list the runs, with the times of finished ones.")
-@click.option("--out", type=PathType(), default=Path("runs/bench"), help="Directory. [runs/bench]")
+@click.option("--out", type=PATH, default=Path("runs/bench"), help="Directory. [runs/bench]")
 @click.option(
     "--keep",
-    type=PathType(),
+    type=PATH,
     metavar="DIR",
     help="Keep the results of finished runs in DIR, in a small file for each recipe, and do not repeat these runs.",
 )
-@click.option("--markdown", type=PathType(), help="Also write the tables to this file.")
-@click.option("--csv", type=PathType(), help="Also write the figures, fold by fold, to this file.")
-@click.option("--latex", type=PathType(), help="Also write the tables as LaTeX to this file.")
+@click.option("--markdown", type=PATH, help="Also write the tables to this file.")
+@click.option("--csv", type=PATH, help="Also write the figures, fold by fold, to this file.")
+@click.option("--latex", type=PATH, help="Also write the tables as LaTeX to this file.")
 @click.option(
     "--figures",
-    type=PathType(),
+    type=PATH,
     help="Also draw errors against the number of labels, or time and memory, into this directory.",
 )
 @click.option("--data", metavar="FOLDER", help="Folder of images, or a dataset, instead of the one in the recipe.")
@@ -81,6 +164,7 @@ def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> N
     another one. `rankingmatch bench labeling` simulates labeling and has its own options.
     """
     from rankingmatch.bench import BenchOptions, OutputFiles, run_recipes
+    from rankingmatch.bench.cluster import Resources
     from rankingmatch.bench.recipe import SCALES
 
     if options["scale"] is not None and options["scale"] not in SCALES:
@@ -89,24 +173,19 @@ def bench(recipes: tuple[str, ...], given: tuple[str, ...], **options: Any) -> N
     settings = {name: value for name, value in settings.items() if value is not None}
     settings |= dict(_setting(text) for text in given)
     files = OutputFiles(**{name: options.pop(name) for name in ("markdown", "csv", "latex", "figures")})
-    cluster = {name: options.pop(name) for name in ("on", "ray_address", "cpus_per_run", "gpus_per_run")}
-    resources = _resources(options["jobs"], **cluster)
+    on, cluster = (
+        options.pop("on"),
+        {name: options.pop(name) for name in ("ray_address", "cpus_per_run", "gpus_per_run")},
+    )
+    resources = None
+    if on == "ray":
+        if options["jobs"] > 1:
+            raise ConfigError("--jobs is for --on here; a cluster trains as many runs as --cpus-per-run allows")
+        resources = Resources(cluster["ray_address"], cluster["cpus_per_run"] or 1, cluster["gpus_per_run"] or 0.0)
+    elif unused := [flag(name) for name, value in cluster.items() if value is not None]:
+        raise ConfigError(f"{unused[0]} needs --on ray")
     command = shlex.join(["rankingmatch", *sys.argv[1:]])
     run_recipes(recipes, BenchOptions(settings=settings, resources=resources, **options), files, command)
-
-
-def _resources(jobs: int, on: str, ray_address: str | None, **per_run: float | None) -> "Resources | None":
-    """What a run needs of a Ray cluster; None without one."""
-    from rankingmatch.bench.cluster import Resources
-
-    if on == "ray" and jobs > 1:
-        raise ConfigError("--jobs is for --on here; a cluster trains as many runs as --cpus-per-run allows")
-    if on == "ray":
-        return Resources(ray_address, int(per_run["cpus_per_run"] or 1), per_run["gpus_per_run"] or 0.0)
-    for name, value in {"ray_address": ray_address, **per_run}.items():
-        if value is not None:
-            raise ConfigError(f"{flag(name)} needs --on ray")
-    return None
 
 
 def _setting(text: str) -> tuple[str, Any]:

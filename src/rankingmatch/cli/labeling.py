@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rankingmatch.cli.shared import PathType
+from rankingmatch.cli.shared import PATH
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
 from rankingmatch.heads import HEAD_METHOD, LOGISTIC_REGRESSION, require_head_method
@@ -24,12 +24,12 @@ method_option = click.option(
 
 
 @click.command(short_help="Label a FOLDER of images in the browser.")
-@click.argument("folder", type=PathType())
+@click.argument("folder", type=PATH)
 @click.option("--classes", metavar="NAMES", default="", help="Names of classes to start with, separated by commas.")
 @click.option(
     "--labels-csv",
     "table",
-    type=PathType(),
+    type=PATH,
     metavar="FILE",
     help="File that labels are saved to, for `train --labels-csv`. [FOLDER/labels.csv]",
 )

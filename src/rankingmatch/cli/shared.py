@@ -26,6 +26,9 @@ class PathType(click.Path):
         return self.fail("it is empty; give a path", param, ctx) if value == "" else super().convert(value, param, ctx)
 
 
+PATH = PathType()
+
+
 class NumberType(click.FloatRange):
     """A number in a range; unlike click's, it refuses NaN."""
 

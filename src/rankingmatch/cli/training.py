@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rankingmatch.cli.flags import SettingsCommand
-from rankingmatch.cli.shared import PathType, json_option, trust_option
+from rankingmatch.cli.shared import PATH, json_option, trust_option
 from rankingmatch.core.errors import DivergedError
 from rankingmatch.core.names import printable
 
@@ -37,18 +37,10 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
     shell_complete=_complete_method,
     help="A name from `rankingmatch methods`, or package.module:Class. [rankingmatch-bm; for photographs, softmatch]",
 )
-@click.option(
-    "--out",
-    type=PathType(),
-    metavar="RUN",
-    help="Run directory. [runs/DATA-LABELS-METHOD-SEED]",
-)
+@click.option("--out", type=PATH, metavar="RUN", help="Run directory. [runs/DATA-LABELS-METHOD-SEED]")
 @click.option("--resume", is_flag=True, help="Continue RUN from its last checkpoint; start it if it does not exist.")
 @click.option(
-    "--minutes",
-    type=float,
-    metavar="N",
-    help="Time for the whole command: train for as many steps as fit into it.",
+    "--minutes", type=float, metavar="N", help="Time for the whole command: train for as many steps as fit into it."
 )
 @click.option(
     "--bank-on",

@@ -1,14 +1,16 @@
 """Images and labels given as arrays, checked and converted: uint8 images, class indices, -1 = unlabeled."""
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from rankingmatch.core.errors import InputError
+from rankingmatch.core.errors import ConfigError, InputError
 from rankingmatch.data.dataset import UNLABELED
 
+CHANNELS = (1, 3, 4)  # of most images: grayscale, color, and color with transparency
 _MISSING = ("None", "nan", "<NA>", "NaT")  # str() of None, NaN and the missing values of pandas
 
 
@@ -89,6 +91,8 @@ def image_array(X: Any) -> np.ndarray:  # noqa: N803
     """Images of one size, (n, h, w) or (n, h, w, c), as a checked array of numbers (n, h, w, c)."""
     if hasattr(X, "toarray"):
         raise InputError("X is a sparse matrix; images must be a dense array (n, height, width[, channels])")
+    if isinstance(X, Iterator):
+        raise ConfigError(f"X is a {type(X).__name__}; give all images at once, as an array or as list(X)")
     try:
         values = np.asarray(X)
         values = values.astype(np.float64) if values.dtype == object else values
@@ -104,6 +108,9 @@ def image_array(X: Any) -> np.ndarray:  # noqa: N803
             f"Reshape your data, for example X.reshape(-1, 8, 8)"
         )
     values = values[..., None] if values.ndim == 3 else values
+    first, *sides, last = values.shape[1:]
+    if first in CHANNELS and last not in CHANNELS and first < min(*sides, last):
+        raise InputError(f"X of shape {values.shape} looks channels-first; use `X.transpose(0, 2, 3, 1)`")
     if 0 in values.shape:
         raise InputError(f"Found array with 0 sample(s) or pixels: X has the shape {values.shape}")
     return values

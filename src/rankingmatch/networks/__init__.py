@@ -20,14 +20,6 @@ The functions share these parameters:
 - `images`: uint8 images (n, h, w, c); `size`: images per batch.
 """
 
-from rankingmatch.networks.backbone import (
-    NormalizedLinear,
-    freeze,
-    freeze_batchnorm,
-    head_parameters,
-    normalize_head,
-    set_batchnorm_momentum,
-)
 from rankingmatch.networks.build import (
     NETWORKS,
     NetworkFactory,
@@ -39,12 +31,18 @@ from rankingmatch.networks.build import (
 )
 from rankingmatch.networks.classifier import (
     Classifier,
+    NormalizedLinear,
     Output,
     batched_outputs,
     channel_statistics,
+    freeze,
+    freeze_batchnorm,
+    head_parameters,
+    normalize_head,
     predict_logits,
     predict_logits_and_features,
     predict_probabilities,
+    set_batchnorm_momentum,
     to_tensor,
 )
 from rankingmatch.networks.efficientnet_lite import EfficientNetLite, WeightsInfo

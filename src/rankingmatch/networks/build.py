@@ -21,8 +21,15 @@ from rankingmatch.core.errors import ConfigError, RankingMatchError, first_line,
 from rankingmatch.core.imports import import_object
 from rankingmatch.core.options import option
 from rankingmatch.core.untrusted import BadFileError, read_tensor_header, read_tensors, require_finite
-from rankingmatch.networks.backbone import TimmBackbone, adapted, head_parameters, inner_network, own_normalization
-from rankingmatch.networks.classifier import Classifier, Tune
+from rankingmatch.networks.classifier import (
+    Classifier,
+    TimmBackbone,
+    Tune,
+    adapted,
+    head_parameters,
+    inner_network,
+    own_normalization,
+)
 from rankingmatch.networks.efficientnet_lite import VARIANTS, efficientnet_lite
 from rankingmatch.networks.reconstruction import WhatWhereEncoder
 from rankingmatch.networks.wide_resnet import WideResNet, wide_resnet
@@ -242,10 +249,20 @@ def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, 
     The file has the parameter names of the network, as those of timm do, or was saved by this package. All tensors must
     fit except for those of a head of a different size or kind, which is initialized randomly, with a warning.
     """
-    given, normalization = _read(Path(path))
+    try:
+        saved_here = "rankingmatch" in read_tensor_header(Path(path)).metadata
+        given = read_tensors(Path(path))
+        require_finite(given)
+    except FileNotFoundError:
+        raise ConfigError(f"{setting('weights')}: there is no file {path}") from None
+    except (OSError, BadFileError) as error:
+        raise ConfigError(f"{setting('weights')}: {path} is not a safetensors file ({_reason(error)})") from error
     inner, prefix = inner_network(backbone)
-    if normalization is not None:  # saved by this package, with the names of the adapter
-        given = {name.removeprefix(prefix): value for name, value in given.items()}
+    normalization = None
+    if saved_here and "mean" in given and "std" in given:
+        normalization = given["mean"].flatten(), given["std"].flatten()
+        inside = {name: value for name, value in given.items() if name.startswith("backbone.")}
+        given = {name.removeprefix("backbone.").removeprefix(prefix): value for name, value in inside.items()}
     own = inner.state_dict()
     head = {name.removeprefix(prefix) for name in head_parameters(backbone)}
     centers = {name for name in given.keys() - own.keys() if name.endswith(".center")}  # of a `NormalizedLinear`
@@ -265,19 +282,3 @@ def load_weights(backbone: nn.Module, path: str, network: str) -> tuple[Tensor, 
         kind = "the head has a different size or kind and is initialized randomly"
         log.warning("%s: %s: %s", path, kind, ", ".join(sorted(reset)))
     return normalization
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
-    """The weights of a file by name, and the normalization if it was saved by this package."""
-    try:
-        saved_here = "rankingmatch" in read_tensor_header(path).metadata
-        tensors = read_tensors(path)
-        require_finite(tensors)
-    except FileNotFoundError:
-        raise ConfigError(f"{setting('weights')}: there is no file {path}") from None
-    except (OSError, BadFileError) as error:
-        raise ConfigError(f"{setting('weights')}: {path} is not a safetensors file ({_reason(error)})") from error
-    if not (saved_here and "mean" in tensors and "std" in tensors):
-        return tensors, None
-    weights = {name.removeprefix("backbone."): value for name, value in tensors.items() if name.startswith("backbone.")}
-    return weights, (tensors["mean"].flatten(), tensors["std"].flatten())

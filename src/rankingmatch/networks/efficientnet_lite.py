@@ -166,22 +166,17 @@ class ConvNorm(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Map (n, before, h, w) to (n, width, ⌈h / stride⌉, ⌈w / stride⌉)."""
-        if self.norm.training:
-            maps = self.norm(self._convolved(maps, self.conv.weight, None))
-        else:
-            maps = self._convolved(maps, *self._folded())
-        return F.relu6(maps) if self.activate else maps
-
-    def _folded(self) -> tuple[Tensor, Tensor]:
-        """Weight and bias of one convolution that does the work of both layers, with gradients for both.
-
-        With fixed statistics, γ (Wx - μ) / σ + β = (γ/σ · W) x + (β - γμ/σ): the maps are read and written once, which
-        saves a fifth of the time of a training step on a CPU.
-        """
         norm = self.norm
-        assert norm.running_mean is not None and norm.running_var is not None  # noqa: PT018
-        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        return self.conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+        if norm.training:
+            maps = norm(self._convolved(maps, self.conv.weight, None))
+        else:
+            # With fixed statistics, one convolution does the work of both layers, with gradients for both:
+            # γ (Wx - μ) / σ + β = (γ/σ · W) x + (β - γμ/σ). This saves a fifth of the time of a step on a CPU.
+            assert norm.running_mean is not None and norm.running_var is not None  # noqa: PT018
+            scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+            weight, bias = self.conv.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+            maps = self._convolved(maps, weight, bias)
+        return F.relu6(maps) if self.activate else maps
 
     def _convolved(self, maps: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         kernel, stride, groups = self.conv.kernel_size[0], self.conv.stride[0], self.conv.groups

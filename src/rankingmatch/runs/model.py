@@ -29,7 +29,7 @@ from rankingmatch.core.untrusted import (
 )
 from rankingmatch.data.decode import preprocessing
 from rankingmatch.networks import Classifier, make_classifier, normalize_head
-from rankingmatch.networks.backbone import has_normalized_head
+from rankingmatch.networks.classifier import has_normalized_head
 from rankingmatch.training.snapshot import contiguous_copy
 
 __all__ = ["ModelInfo", "load_model", "save_model"]

@@ -184,7 +184,7 @@ def _difference(mine: dict[int, float], others: dict[int, float]) -> str:
 def runs(recipe: str) -> str:
     """How many runs there are, of which code and when, and what they cost."""
     outcome = kept(recipe)
-    found = outcome.runs
+    found = outcome.runs.values()
     commits = sorted({run.commit for run in found})
     days = sorted({run.date for run in found})
     hours = sum(run.result.seconds for run in found) / 3600

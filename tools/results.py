@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from measured_tables import MEASURED_BLOCKS, command_of, measured, script_of
-from rankingmatch.bench.curves import draw_errors, draw_learning
+from rankingmatch.bench.curves import draw
 from rankingmatch.bench.recipe import recipe_names
-from rankingmatch.bench.results import errors_by_labels, learning_curves
 from recipe_tables import RECIPE_BLOCKS, costs, kept
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,20 +58,15 @@ def _unbroken(table: str) -> str:
     return table.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
 
 
-def draw() -> Iterator[str]:
+def plots() -> Iterator[str]:
     """Draw the plot of every recipe that a page shows, and of how cost grows."""
     text = "".join(page.read_text() for page in PAGES)
     for path in (path for path in sorted(RESULTS.glob("*.jsonl")) if f"results/{path.stem}.svg" in text):
-        outcome = kept(path.stem)
-        errors = errors_by_labels(outcome)
         with tempfile.TemporaryDirectory() as directory:
-            if errors:
-                draw_errors(path.stem, errors, Path(directory))
-            else:
-                draw_learning(path.stem, learning_curves(outcome), Path(directory))
-            for plot in Path(directory).glob("*.svg"):
-                shutil.copy(plot, RESULTS)
-                yield f"docs/results/{plot.name}"
+            for plot in draw(kept(path.stem), Path(directory)):
+                if plot.suffix == ".svg":
+                    shutil.copy(plot, RESULTS)
+                    yield f"docs/results/{plot.name}"
     if (RESULTS / "growth.json").exists():
         import growth
 
@@ -87,7 +81,7 @@ def main() -> None:
         if (new := rewritten(old)) != old:
             page.write_text(new)
             print(page.relative_to(ROOT))
-    print("\n".join(draw()))
+    print("\n".join(plots()))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import pytest
 from image_folders import picture
 from sklearn.linear_model import LogisticRegression
 
-from rankingmatch.bench import baselines, parse_recipe, read_recipe, run_recipe
+from rankingmatch.bench import OutputFiles, baselines, parse_recipe, read_recipe, run_recipe
 from rankingmatch.bench.baselines import BASELINES, Features, errors_of, frozen_features
-from rankingmatch.bench.command import OutputFiles
+from rankingmatch.bench.curves import errors_by_labels
 from rankingmatch.bench.recipe import cells
-from rankingmatch.bench.results import errors_by_labels, markdown_page
+from rankingmatch.bench.results import markdown_page
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import Dataset, Images, Split, assemble_split
 from rankingmatch.networks import make_classifier, predict_logits_and_features
@@ -118,7 +118,7 @@ def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeyp
     (table,) = outcome.tables
     assert [row.name for row in table.rows] == [row.name for row in recipe.rows]
     assert all(figure is not None and len(figure.values) == 1 for row in table.rows for figure in row.figures)
-    for cell, run in zip(outcome.grid, outcome.runs, strict=True):
+    for cell, run in ((cell, outcome.runs[cell.directory]) for cell in outcome.grid):
         assert (run.result.method, run.result.labels) == (cell.row.method, cell.column.labels)
         beside = outcome.of("supervised", cell.column.title)[cell.fold]
         labeled = [json.loads((outcome.directory / one.run / "split.json").read_text()) for one in (run, beside)]
@@ -134,7 +134,7 @@ def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeyp
     assert "labeled images" in svg
     monkeypatch.setattr(baselines, "errors_of", lambda *_: pytest.fail("computed again"))
     assert run_recipe(recipe, out=tmp_path / "out").runs == outcome.runs
-    (outcome.directory / outcome.runs[0].run / "result.json").unlink()
+    (outcome.directory / outcome.grid[0].directory / "result.json").unlink()
     with pytest.raises(pytest.fail.Exception, match="computed again"):
         run_recipe(recipe, out=tmp_path / "out")
 

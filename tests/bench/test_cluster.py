@@ -13,10 +13,9 @@ from on_ray import needs_ray
 from tiny import RECIPE_TEXT, models
 
 from rankingmatch.bench import cluster as module
+from rankingmatch.bench import run_recipe
 from rankingmatch.bench.cluster import Cluster, Resources, connected
-from rankingmatch.bench.command import run_recipe
-from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.progress import GridDisplay
+from rankingmatch.bench.grid import GridDisplay, run_grid
 from rankingmatch.bench.recipe import Cell, cells, parse_recipe
 from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
@@ -33,10 +32,10 @@ def cluster() -> Iterator[Cluster]:
         yield crew
 
 
-def one_run(steps: int) -> dict[int, Cell]:
+def one_run(steps: int) -> list[Cell]:
     """A grid of one run, with a checkpoint every 50 steps."""
     recipe = parse_recipe("long", TEXT.replace("steps = 4", f"steps = {steps}\ncheckpoint_steps = 50"))
-    return {0: cells(recipe, folds=1, scale=None, given={})[0]}
+    return cells(recipe, folds=1, scale=None, given={})[:1]
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +80,7 @@ class Stopper(GridDisplay):
 
     stopped = False
 
-    def update(self, index: int, step: int) -> None:
+    def update(self, name: str, step: int) -> None:
         if step > 0 and not self.stopped:
             self.stopped = True
             os.kill(os.getpid(), signal.SIGTERM)

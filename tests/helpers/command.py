@@ -20,7 +20,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "onnxruntime",
-        "rankingmatch.bench.command",
+        "rankingmatch.bench",
         "rankingmatch.cli",
         "rankingmatch.cli.flags",
         "rankingmatch.cli.printing",

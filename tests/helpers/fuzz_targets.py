@@ -18,7 +18,7 @@ from shard_files import member, samples, write_parquet, write_tar
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
-from rankingmatch.bench.results import KeptResults, keep_rows, kept_outcome, kept_run
+from rankingmatch.bench.results import keep_rows, keep_runs, kept_of, kept_outcome, kept_run
 from rankingmatch.bench.simulated_labeling import Look, Simulation, read_labelings
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import decode, decode_files, read_header
@@ -210,13 +210,12 @@ def kept_results(place: Path) -> Target:
     recipe = read_recipe("demo")
     grid = cells(recipe, folds=1, scale="tiny", given={"steps": 2, "threads": 1})[:2]
     path = place / "demo.jsonl"
-    kept = KeptResults(path)
     for cell in grid:
         run = Run(place / cell.directory)
         list(training_records(start(run, cell.plan)))
-        kept.add(kept_run(cell, run))
+        keep_runs(path, [kept_run(cell, run)])
     seeds = [(path, path.read_bytes())]
-    return written(seeds, lambda path: (KeptResults(path).of(grid), kept_outcome(recipe, path)))
+    return written(seeds, lambda path: (kept_of(grid, path), kept_outcome(recipe, path)))
 
 
 def kept_labelings(place: Path) -> Target:

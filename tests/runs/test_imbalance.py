@@ -116,10 +116,11 @@ def outcome_of(text: str) -> Outcome:
     recipe = parse_recipe("mine", text)
     grid = cells(recipe, folds=None, scale=None, given={})
     errors = [Errors(10.0 + cell.fold, 30.0 + index, [100.0, 50.0, None]) for index, cell in enumerate(grid)]
-    results = [
-        Result("digits", cell.row.method, 98, cell.fold, 2, 1.0, test) for cell, test in zip(grid, errors, strict=True)
-    ]
-    return Outcome(recipe, "paper", grid, [KeptRun("", "", "", {}, result, []) for result in results])
+    runs = {}
+    for cell, test in zip(grid, errors, strict=True):
+        result = Result("digits", cell.row.method, 98, cell.fold, 2, 1.0, test)
+        runs[cell.directory] = KeptRun("", "", "", {}, result, [])
+    return Outcome(recipe, "paper", grid, runs)
 
 
 def test_a_recipe_with_unbalanced_classes_has_a_table_of_balanced_errors() -> None:

@@ -35,14 +35,14 @@ class _Board:
     """Shared by the workers: the steps they have reached, and whether to stop."""
 
     def __init__(self) -> None:
-        self.steps: list[tuple[int, int]] = []
+        self.steps: list[tuple[str, int]] = []
         self.stopping = False
 
-    def note(self, *reached: tuple[int, int]) -> bool:
+    def note(self, *reached: tuple[str, int]) -> bool:
         self.steps += reached
         return self.stopping
 
-    def take(self) -> list[tuple[int, int]]:
+    def take(self) -> list[tuple[str, int]]:
         steps, self.steps = self.steps, []
         return steps
 
@@ -67,7 +67,7 @@ class Cluster:
         fitting += [available.get("GPU", 0) // self._needs.gpus] if self._needs.gpus else []
         return int(min(fitting))
 
-    def submit(self, index: int, path: Path, plan: Plan) -> "Future[Result]":
+    def submit(self, path: Path, plan: Plan) -> "Future[Result]":
         """Submit a run; it is submitted again if its worker is lost or its directory cannot be reached."""
         if self._stopped:
             self._board, self._stopped = self._ray.remote(num_cpus=0)(_Board).remote(), False
@@ -91,10 +91,10 @@ class Cluster:
             else:
                 future.set_result(found)
 
-        task.remote(self._board, index, path.absolute(), plan, Path.cwd()).future().add_done_callback(pass_on)
+        task.remote(self._board, path.absolute(), plan, Path.cwd()).future().add_done_callback(pass_on)
         return future
 
-    def steps(self) -> list[tuple[int, int]]:
+    def steps(self) -> list[tuple[str, int]]:
         """The steps reached since the last call."""
         return list(self._ray.get(self._board.take.remote()))
 
@@ -121,7 +121,7 @@ def connected(needs: Resources) -> Iterator[Cluster]:
 # --- in a worker --------------------------------------------------------------------------------------------
 
 
-def _train(board: Any, index: int, path: Path, plan: Plan, directory: Path) -> "Result | BaseException":
+def _train(board: Any, path: Path, plan: Plan, directory: Path) -> "Result | BaseException":
     """Train a run, in the directory from which the grid was started.
 
     A user's mistakes are returned rather than raised, because trying again would not help.
@@ -132,7 +132,7 @@ def _train(board: Any, index: int, path: Path, plan: Plan, directory: Path) -> "
     def update(step: int) -> None:
         nonlocal updated, stopping
         if time.monotonic() - updated >= SECONDS_BETWEEN_UPDATES:
-            stopping, updated = ray.get(board.note.remote((index, step))), time.monotonic()
+            stopping, updated = ray.get(board.note.remote((path.name, step))), time.monotonic()
 
     if ray.get(board.note.remote()):
         return Interrupted(RUN_AGAIN)

@@ -29,15 +29,15 @@ two such tables, `paper.seconds` and `paper.memory`.
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from rankingmatch.bench.baselines import BASELINES, require_features
+from rankingmatch.bench.baselines import BASELINES
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import require_trusted
-from rankingmatch.core.untrusted import BadFileError, Between, check_value
+from rankingmatch.core.untrusted import BadFileError, Between, check_value, typed
 from rankingmatch.data import Source, dataset_title, find_source
 from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve, with_presets
 
@@ -53,7 +53,7 @@ class Column:
     """A dataset with a number of labels; None for the labels it comes with."""
 
     dataset: str
-    labels: int | None
+    labels: Count | None
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -80,7 +80,7 @@ class Recipe:
     title: str
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
-    folds: int = 5
+    folds: Count = 5
     scale: str = "paper"
     settings: dict[str, Any] = field(default_factory=dict)
     measure: str = ""  # or "epoch" or "batch"
@@ -139,7 +139,8 @@ def all_cells(recipe: Recipe, folds: int) -> Iterator[Cell]:
 def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mapping[str, Any]) -> list[Cell]:
     """The runs of a grid, all planned and checked before the first one starts; folds are the outermost loop.
 
-    `given` overrides the settings of the recipe and of the scale. Each folder is scanned once.
+    `given` overrides the settings of the recipe and of the scale. Each folder is scanned once. The plan of a baseline
+    is that of the runs beside it.
     """
     for name in ("labels", "seed"):
         if name in given:
@@ -147,39 +148,35 @@ def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mappin
     chosen = SCALES[scale or recipe.scale]
     if folds is None:
         folds = min(recipe.folds, chosen.folds or recipe.folds)
-    sources = {column.dataset: _source(recipe, column, given) for column in recipe.columns}
+    sources: dict[str, Source] = {}
     grid = []
     for cell in all_cells(recipe, folds):
         row, column = cell.row, cell.column
+        shared = {**recipe.settings, **column.settings}
+        if column.dataset not in sources:
+            check_settings({**shared, **given})
+            paths = absolute_paths({**shared, **given})
+            files = {name: paths.get(name) for name in ("unlabeled", "labels_csv")}
+            sources[column.dataset] = find_source(column.dataset, **files)
+        source, method = sources[column.dataset], "supervised" if cell.baseline else row.method
         labels = {} if column.labels is None else {"labels": column.labels}
-        settings = {**recipe.settings, **column.settings, **row.settings, "seed": cell.fold, **labels}
-        plan = _plan(settings, row.method, sources[column.dataset], chosen, given)
-        grid.append(Cell(row, column, cell.fold, plan))
+        settings = {**shared, **row.settings, "seed": cell.fold, **labels}
+        check_settings({**settings, **given})
+        settings = scaled(chosen, source, method, settings)
+        for length, other in (("epochs", "steps"), ("steps", "epochs")):
+            if given.get(length) is not None and given.get(other) is None:
+                settings.pop(other, None)
+        plan = resolve(source.name, method, {**settings, **given}, source)
+        network = plan.config.network
+        if cell.baseline and not network.pretrained and network.weights is None:
+            raise ConfigError(
+                f"{row.method} needs features of a pretrained network; set {setting('pretrained')} or "
+                f"{setting('weights')}, or remove it from the recipe"
+            )
+        grid.append(replace(cell, planned=plan))
     if len({cell.directory for cell in grid}) < len(grid):
         raise ConfigError(f"recipe '{recipe.name}' has runs with the same name; rename its rows")
     return grid
-
-
-def _source(recipe: Recipe, column: Column, given: Mapping[str, Any]) -> Source:
-    """The dataset or folder of a column."""
-    settings = {**recipe.settings, **column.settings, **given}
-    check_settings(settings)
-    settings = absolute_paths(settings)
-    return find_source(column.dataset, unlabeled=settings.get("unlabeled"), labels_csv=settings.get("labels_csv"))
-
-
-def _plan(settings: dict[str, Any], method: str, source: Source, scale: "Scale", given: Mapping[str, Any]) -> Plan:
-    """The plan of a run, with the settings of a recipe at a scale; of a baseline, that of the runs beside it."""
-    check_settings({**settings, **given})
-    trained = "supervised" if method in BASELINES else method
-    settings = scaled(scale, source, trained, settings)
-    for length, other in (("epochs", "steps"), ("steps", "epochs")):
-        if given.get(length) is not None and given.get(other) is None:
-            settings.pop(other, None)
-    plan = resolve(source.name, trained, {**settings, **given}, source)
-    if method in BASELINES:
-        require_features(method, plan.config)
-    return plan
 
 
 # --- scales -------------------------------------------------------------------------------------------------
@@ -271,52 +268,43 @@ def read_recipe(name: str, data: str | None = None) -> Recipe:
 
 def parse_recipe(name: str, text: str, data: str | None = None) -> Recipe:
     """A recipe from its TOML text; `data` replaces its dataset."""
+    tables = dict[str, dict[str, Any]]
     try:
         values = tomllib.loads(text)
-        rows = [Row(method, method) for method in check_value("methods", values.pop("methods", []), list[str])]
-        for title, settings in _tables("rows", values.pop("rows", {})):
+        rows = [{"name": one, "method": one} for one in check_value("methods", values.pop("methods", []), list[str])]
+        for title, settings in check_value("rows", values.pop("rows", {}), tables).items():
             method = check_value(f"method of row '{title}'", settings.pop("method", None), str)
-            rows.append(Row(title, method, settings))
-        datasets = _tables("datasets", values.pop("datasets", {}))
+            rows.append({"name": title, "method": method, "settings": settings})
+        datasets = check_value("datasets", values.pop("datasets", {}), tables)
         if data is not None and len(datasets) != 1:
             raise BadFileError(f"{setting('data')} needs a recipe with one dataset")
         columns = []
-        for dataset, settings in datasets:
+        for dataset, settings in datasets.items():
             numbers = check_value(f"labels of '{dataset}'", settings.pop("labels", [None]), list[Count | None])
             if not numbers:
                 raise BadFileError(f"labels of '{dataset}' must be a list of numbers above 0")
-            columns += [Column(dataset if data is None else data, labels, settings) for labels in numbers]
-        _check(values, rows, columns)
-        paper = _papers_figures(values.pop("paper", {}), len(columns), costs=bool(values.get("measure")))
-        return Recipe(name=name, rows=tuple(rows), columns=tuple(columns), paper=paper, **values)
+            shared = {"dataset": dataset if data is None else data, "settings": settings}
+            columns += [{**shared, "labels": labels} for labels in numbers]
+        paper = values.pop("paper", {})
+        paper = paper if values.get("measure") else {ERRORS: paper}
+        recipe = typed(Recipe, dict(**values, name=name, rows=rows, columns=columns, paper=paper))
+        _check(recipe)
     except (ValueError, TypeError, RecursionError) as error:  # ValueError: not TOML, or a huge number
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
+    return recipe
 
 
-def _tables(name: str, value: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The tables in a table, by their titles."""
-    tables: dict[str, Any] = check_value(name, value, dict)
-    return [(title, check_value(f"{name}.{title}", table, dict)) for title, table in tables.items()]
-
-
-def _check(values: Mapping[str, Any], rows: list[Row], columns: list[Column]) -> None:
-    """Raise BadFileError for the values of a recipe that are neither rows nor columns."""
-    if not (rows and columns and check_value("title", values.get("title"), str)):
+def _check(recipe: Recipe) -> None:
+    """Raise BadFileError for values that have the right type only."""
+    if not (recipe.rows and recipe.columns and recipe.title):
         raise BadFileError("it needs a title, methods or [rows], and [datasets]")
-    check_value("folds", values.get("folds", 1), Count)
-    check_value("settings", values.get("settings", {}), dict)
-    if values.get("scale", "paper") not in SCALES:
+    if recipe.scale not in SCALES:
         raise BadFileError(f"scale must be one of {', '.join(SCALES)}")
-    if values.get("measure", "") not in ("", "epoch", "batch"):
+    if recipe.measure not in ("", "epoch", "batch"):
         raise BadFileError("measure must be epoch or batch")
-
-
-def _papers_figures(paper: Any, columns: int, *, costs: bool) -> dict[str, Figures]:
-    tables = _tables("paper", paper) if costs else [(ERRORS, check_value("paper", paper, dict))]
-    for quantity, table in tables:
+    for quantity, table in recipe.paper.items():
         if quantity not in (SECONDS, MEMORY, ERRORS):
             raise BadFileError(f"paper.{quantity} must be one of the quantities {SECONDS} and {MEMORY}")
         for name, figures in table.items():
-            if len(check_value(f"paper: '{name}'", figures, list[str])) != columns:
-                raise BadFileError(f"paper: '{name}' must have {columns} figures, one per column")
-    return {quantity: {name: tuple(row) for name, row in table.items()} for quantity, table in tables}
+            if len(figures) != len(recipe.columns):
+                raise BadFileError(f"paper: '{name}' must have {len(recipe.columns)} figures, one per column")

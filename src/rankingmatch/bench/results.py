@@ -1,4 +1,4 @@
-"""Results that outlive the run directories, and the tables, pages and curves that are made from them.
+"""Results that outlive the run directories, and the tables and pages that are made from them.
 
 A line of RECIPE.jsonl is a run of a grid: its name, the commit and the day, the settings that are not defaults, the
 result, and the errors at each evaluation. NAME.json is what a benchmark found: by which command, of which code, when
@@ -11,9 +11,9 @@ import os
 import platform
 import shlex
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,11 @@ import numpy as np
 import torch
 
 from rankingmatch.bench.recipe import ERRORS, MEMORY, SECONDS, Cell, Recipe, all_cells
-from rankingmatch.bench.tables import Figure, Table, TableRow, markdown
+from rankingmatch.bench.tables import Figure, Table, TableRow, markdown, markdown_table
 from rankingmatch.core.atomic import write_atomically
 from rankingmatch.core.errors import ConfigError, RunError, first_line
 from rankingmatch.core.options import flag
 from rankingmatch.core.untrusted import check_value, read_json, read_json_lines, typed
-from rankingmatch.data import dataset_title
 from rankingmatch.runs.directory import Run, source_commit
 from rankingmatch.runs.result import Result, check_line
 
@@ -49,22 +48,6 @@ class KeptRun:
     result: Result
     history: list[dict[str, Any]]  # step, seconds and errors of each evaluation
 
-    def to_line(self) -> str:
-        """A line of JSON."""
-        result = {name: value for name, value in self.result.to_json().items() if name != "format"}
-        return json.dumps({**vars(self), "result": result}) + "\n"
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "KeptRun":
-        """The run in a line; BadFileError or KeyError if something in it is not what it should be."""
-        texts = {name: check_value(name, values[name], str) for name in ("run", "commit", "date")}
-        config = check_value("config", values["config"], dict)
-        result = Result.from_json(check_value("result", values["result"], dict))
-        history = check_value("history", values["history"], list[dict[str, Any]])
-        for line in history:
-            check_line(line)
-        return cls(**texts, config=config, result=result, history=history)
-
 
 def kept_run(cell: Cell, run: Run) -> KeptRun:
     """What is kept of a finished run."""
@@ -77,35 +60,48 @@ def kept_run(cell: Cell, run: Run) -> KeptRun:
     return KeptRun(cell.directory, commit, day, _portable(cell), result, history)
 
 
-class KeptResults:
-    """The kept runs of a recipe, by name; the file need not exist."""
+def read_kept(path: Path) -> dict[str, KeptRun]:
+    """The kept runs of a recipe, by name; none without the file."""
+    runs = {}
+    try:
+        for values in read_json_lines(path) if path.exists() else ():
+            texts = {name: check_value(name, values.get(name), str) for name in ("run", "commit", "date")}
+            config = check_value("config", values.get("config"), dict)
+            result = Result.from_json(check_value("result", values.get("result"), dict))
+            history = check_value("history", values.get("history"), list[dict[str, Any]])
+            for line in history:
+                check_line(line)
+            runs[texts["run"]] = KeptRun(**texts, config=config, result=result, history=history)
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise RunError(f"{path} cannot be read: {first_line(error)}; restore it, or delete it") from error
+    return runs
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.runs: dict[str, KeptRun] = {}
-        if path.exists():
-            try:
-                kept = [KeptRun.from_json(values) for values in read_json_lines(path)]
-            except (ValueError, TypeError, KeyError, OSError) as error:
-                raise RunError(f"{path} cannot be read: {first_line(error)}; restore it, or delete it") from error
-            self.runs = {run.run: run for run in kept}
 
-    def of(self, grid: Sequence[Cell]) -> dict[int, KeptRun]:
-        """The kept runs of a grid, by index; raises ConfigError if one was kept with other settings."""
-        found = {index: self.runs[cell.directory] for index, cell in enumerate(grid) if cell.directory in self.runs}
-        for index, kept in found.items():
-            before, now = _of_any_machine(kept.config), _of_any_machine(_portable(grid[index]))
-            for section in (name for name in now if before.get(name) != now[name]):
-                raise ConfigError(
-                    f"{self.path} has {kept.run} with other settings ({section}: {before.get(section)}, now "
-                    f"{now[section]}); delete its line to run it again"
-                )
-        return found
+def keep_runs(path: Path, runs: Iterable[KeptRun]) -> None:
+    """Add the runs that are not in a file, which is sorted by name."""
+    kept = read_kept(path)
+    new = {run.run: run for run in runs if run.run not in kept}
+    if not new:
+        return
+    lines = []
+    for _, run in sorted((kept | new).items()):
+        result = {name: value for name, value in run.result.to_json().items() if name != "format"}
+        lines.append(json.dumps({**vars(run), "result": result}) + "\n")
+    write_atomically(path, "".join(lines).encode())
 
-    def add(self, run: KeptRun) -> None:
-        """Keep a run; the file is sorted by name."""
-        self.runs[run.run] = run
-        write_atomically(self.path, "".join(one.to_line() for _, one in sorted(self.runs.items())).encode())
+
+def kept_of(grid: Sequence[Cell], path: Path) -> dict[str, KeptRun]:
+    """The kept runs of a grid, by name; raises ConfigError if one was kept with other settings."""
+    kept = read_kept(path)
+    cells = {cell.directory: cell for cell in grid if cell.directory in kept}
+    for name, cell in cells.items():
+        before, now = _of_any_machine(kept[name].config), _of_any_machine(_portable(cell))
+        for section in (section for section in now if before.get(section) != now[section]):
+            raise ConfigError(
+                f"{path} has {name} with other settings ({section}: {before.get(section)}, now {now[section]}); "
+                "delete its line to run it again"
+            )
+    return {name: kept[name] for name in cells}
 
 
 def _portable(cell: Cell) -> dict[str, Any]:
@@ -126,34 +122,70 @@ def _of_any_machine(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A recipe that has been run at a scale: what each run of its grid is and gave, and where the directories are."""
+    """A recipe at a scale: the runs of its grid, and what those that are finished gave, by name."""
 
     recipe: Recipe
     scale: str
-    grid: Sequence[Cell]
-    runs: Sequence[KeptRun]
-    directory: Path = Path()
+    grid: list[Cell]
+    runs: dict[str, KeptRun]
+    directory: Path = Path()  # which has the run directories
+
+    def finished(self, row: str, column: str) -> list[Cell]:
+        """The finished runs of a row and a column, fold by fold."""
+        cells = (cell for cell in self.grid if cell.directory in self.runs)
+        return [cell for cell in cells if (cell.row.name, cell.column.title) == (row, column)]
 
     def of(self, row: str, column: str) -> list[KeptRun]:
-        """The runs of a row and a column, fold by fold."""
-        pairs = zip(self.grid, self.runs, strict=True)
-        return [run for cell, run in pairs if (cell.row.name, cell.column.title) == (row, column)]
+        """What these runs gave."""
+        return [self.runs[cell.directory] for cell in self.finished(row, column)]
 
     @cached_property
     def tables(self) -> list[Table]:
         """The table of test errors, and of balanced errors if classes are unbalanced; or the two tables of costs."""
-        if self.recipe.measure:
-            return _cost_tables(self)
-        errors = _error_table(self, ERRORS, "test error %", lambda result: result.test_error)
+        if per := self.recipe.measure:
+            unit = "seconds per epoch" if per == "epoch" else "milliseconds per batch"
+            if per == "epoch" and self.scale != "paper":
+                unit += f" of {self.grid[0].config.training.evaluation_interval} steps"
+            units = {SECONDS: unit, MEMORY: f"peak memory in MB, {per} by {per}"}
+            return [self._table(name, units[name], partial(self.costs, name)) for name in units]
+        results = {name: run.result for name, run in self.runs.items()}
+        errors = self._table(ERRORS, "test error %", lambda cell: [results[cell.directory].test_error])
         if not is_unbalanced(self.recipe):
             return [errors]
-        balanced = "balanced test error %"  # of which the paper has no figures
-        return [errors, _error_table(self, "", balanced, lambda result: result.test_balanced_error)]
+        unit = "balanced test error %"  # of which the paper has no figures
+        return [errors, self._table("", unit, lambda cell: [results[cell.directory].test_balanced_error])]
+
+    def _table(self, quantity: str, unit: str, values_of: Callable[[Cell], Iterable[float | None]]) -> Table:
+        """A table of the values of each run; rows that only the paper has come first, as cited."""
+        paper, rows = self.recipe.paper.get(quantity, {}), [row.name for row in self.recipe.rows]
+        head = tuple(column.title for column in self.recipe.columns)
+
+        def figure(row: str, column: str) -> Figure:
+            cells = self.finished(row, column)
+            values = tuple(float(value) for cell in cells for value in values_of(cell) if value is not None)
+            steps = (self.runs[cell.directory].result.diverged_at for cell in cells if not self.recipe.measure)
+            return Figure(values, tuple(step for step in steps if step is not None))
+
+        cited = [TableRow(name, (None,) * len(head), figures) for name, figures in paper.items() if name not in rows]
+        none = ("",) * len(head)
+        own = [TableRow(row, tuple(figure(row, column) for column in head), paper.get(row, none)) for row in rows]
+        scale = "" if self.scale == "paper" else f" (at scale {self.scale})"
+        return Table(self.recipe.title + scale, unit, head, (*cited, *own))
+
+    def costs(self, quantity: str, cell: Cell) -> np.ndarray:
+        """The cost of each epoch or batch of a run: seconds (milliseconds for a batch), or peak memory in MB."""
+        costs = Run(self.directory / cell.directory).step_costs()
+        values = costs[:, 1] if quantity == SECONDS else costs[:, 2] / MEGABYTE
+        if self.recipe.measure == "batch":
+            return values * 1000 if quantity == SECONDS else values
+        length = cell.config.training.evaluation_interval  # an epoch
+        epochs = values[: len(costs) // length * length].reshape(-1, length)
+        return np.asarray(epochs.sum(1) if quantity == SECONDS else epochs.max(1))
 
 
 def kept_outcome(recipe: Recipe, path: Path) -> Outcome:
     """The outcome of the runs that a file keeps of a recipe; columns without runs are left out."""
-    kept = KeptResults(path).runs
+    kept = read_kept(path)
     grid = [cell for cell in all_cells(recipe, recipe.folds) if cell.directory in kept]
     titles = {cell.column.title for cell in grid}
     indices = [index for index, column in enumerate(recipe.columns) if column.title in titles]
@@ -162,72 +194,15 @@ def kept_outcome(recipe: Recipe, path: Path) -> Outcome:
         for quantity, table in recipe.paper.items()
     }
     recipe = replace(recipe, columns=tuple(recipe.columns[index] for index in indices), paper=paper)
-    return Outcome(recipe, recipe.scale, grid, [kept[cell.directory] for cell in grid])
+    return Outcome(recipe, recipe.scale, grid, {cell.directory: kept[cell.directory] for cell in grid})
 
 
-# --- tables --------------------------------------------------------------------------------------------------
+# --- pages ---------------------------------------------------------------------------------------------------
 
 
 def is_unbalanced(recipe: Recipe) -> bool:
     """Whether the recipe is about unbalanced classes: a run has a long tail, or a remedy for one."""
     return any(settings.get(name) for settings in recipe.all_settings() for name in UNBALANCED)
-
-
-def _error_table(outcome: Outcome, quantity: str, unit: str, error_of: Callable[[Result], float | None]) -> Table:
-    def figure(row: str, column: str) -> Figure:
-        results = [run.result for run in outcome.of(row, column)]
-        errors = tuple(error for result in results if (error := error_of(result)) is not None)
-        return Figure(errors, tuple(result.diverged_at for result in results if result.diverged_at is not None))
-
-    return _table(outcome, quantity, unit, figure)
-
-
-def _cost_tables(outcome: Outcome) -> list[Table]:
-    """Seconds per epoch or milliseconds per batch, and the peak memory in each."""
-    per = outcome.recipe.measure
-    unit = "seconds per epoch" if per == "epoch" else "milliseconds per batch"
-    if per == "epoch" and outcome.scale != "paper":
-        unit += f" of {outcome.grid[0].config.training.evaluation_interval} steps"
-    tables = []
-    for quantity, text in ((SECONDS, unit), (MEMORY, f"peak memory in MB, {per} by {per}")):
-
-        def figure(row: str, column: str, quantity: str = quantity) -> Figure:
-            cells = [cell for cell in outcome.grid if (cell.row.name, cell.column.title) == (row, column)]
-            return Figure(tuple(float(cost) for cell in cells for cost in costs_of(outcome, cell)[quantity]))
-
-        tables.append(_table(outcome, quantity, text, figure))
-    return tables
-
-
-def costs_of(outcome: Outcome, cell: Cell) -> dict[str, np.ndarray]:
-    """The cost of each epoch or batch of a run: seconds (milliseconds for a batch) and peak memory in MB."""
-    costs = Run(outcome.directory / cell.directory).step_costs()
-    seconds, memory = costs[:, 1], costs[:, 2] / MEGABYTE
-    if outcome.recipe.measure == "batch":
-        return {SECONDS: 1000 * seconds, MEMORY: memory}
-    length = cell.config.training.evaluation_interval  # an epoch
-    whole = len(costs) // length * length
-    return {
-        SECONDS: seconds[:whole].reshape(-1, length).sum(1),
-        MEMORY: memory[:whole].reshape(-1, length).max(1),
-    }
-
-
-def _table(outcome: Outcome, quantity: str, unit: str, figure: Callable[[str, str], Figure]) -> Table:
-    """A table of one quantity; rows that only the paper has come first, as cited."""
-    recipe = outcome.recipe
-    paper = recipe.paper.get(quantity, {})
-    head = tuple(column.title for column in recipe.columns)
-    own = [row.name for row in recipe.rows]
-    cited = [TableRow(name, (None,) * len(head), figures) for name, figures in paper.items() if name not in own]
-    measured = [
-        TableRow(row, tuple(figure(row, column) for column in head), paper.get(row, ("",) * len(head))) for row in own
-    ]
-    scale = "" if outcome.scale == "paper" else f" (at scale {outcome.scale})"
-    return Table(recipe.title + scale, unit, head, (*cited, *measured))
-
-
-# --- pages and curves ----------------------------------------------------------------------------------------
 
 
 def markdown_page(outcomes: Sequence[Outcome], command: str) -> str:
@@ -250,12 +225,7 @@ def markdown_page(outcomes: Sequence[Outcome], command: str) -> str:
 
 def details(outcome: Outcome) -> str:
     """Every fold of every row and column, with validation errors and times, in Markdown."""
-    recalls = is_unbalanced(outcome.recipe)
-    more = " recall of each class % |" if recalls else ""
-    lines = [
-        f"| | | test error of each fold | validation error % | seconds |{more}",
-        "|---|---|---|---|---|" + "---|" * recalls,
-    ]
+    recalls, rows = is_unbalanced(outcome.recipe), []
     for column in outcome.recipe.columns:
         for row in outcome.recipe.rows:
             results = [run.result for run in outcome.of(row.name, column.title)]
@@ -264,9 +234,10 @@ def details(outcome: Outcome) -> str:
             folds = ", ".join(map(_fold, results))
             validation = Figure(tuple(r.val_error for r in results if r.val_error is not None))
             seconds = statistics.median(result.seconds for result in results)
-            line = f"| {row.name} | {column.title} | {folds} | {validation} | {seconds:.0f} |"
-            lines.append(f"{line} {_mean_recalls(results)} |" if recalls else line)
-    return "\n".join([*lines, ""])
+            cells = [row.name, column.title, folds, str(validation), f"{seconds:.0f}"]
+            rows.append([*cells, _mean_recalls(results)] if recalls else cells)
+    head = ["", "", "test error of each fold", "validation error %", "seconds", "recall of each class %"]
+    return markdown_table(head if recalls else head[:-1], rows)
 
 
 def _mean_recalls(results: list[Result]) -> str:
@@ -281,52 +252,6 @@ def _fold(result: Result) -> str:
     if result.test_error is not None:
         return f"{result.test_error:.2f}"
     return "–" if result.diverged_at is None else f"NaN-{result.diverged_at}"
-
-
-def cost_curves(outcome: Outcome) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-    """Quantity → column → row → one value for each epoch or batch of the first fold."""
-    curves: dict[str, dict[str, dict[str, np.ndarray]]] = {SECONDS: {}, MEMORY: {}}
-    for cell in (cell for cell in outcome.grid if cell.fold == 0):
-        for quantity, values in costs_of(outcome, cell).items():
-            curves[quantity].setdefault(cell.column.title, {})[cell.row.name] = values
-    return curves
-
-
-def errors_by_labels(outcome: Outcome) -> dict[str, dict[str, dict[int, Figure]]]:
-    """Dataset → row → number of labels → test errors of the folds (validation errors if there are no test images).
-
-    Datasets with fewer than two numbers of labels are left out.
-    """
-    errors: dict[str, dict[str, dict[int, Figure]]] = {}
-    for column in outcome.recipe.columns:
-        for row in outcome.recipe.rows if column.labels is not None else ():
-            results = [run.result for run in outcome.of(row.name, column.title)]
-            values = [r.val_error if r.test_error is None else r.test_error for r in results]
-            figure = Figure(tuple(value for value in values if value is not None))
-            if figure.values:
-                by_row = errors.setdefault(dataset_title(column.dataset), {})
-                by_row.setdefault(row.name, {})[column.labels or 0] = figure
-    return {dataset: rows for dataset, rows in errors.items() if len(next(iter(rows.values()))) > 1}
-
-
-def learning_curves(outcome: Outcome) -> dict[str, dict[str, dict[int, Figure]]]:
-    """Column → row → step → errors of the folds, at the steps at which every fold was evaluated."""
-    curves: dict[str, dict[str, dict[int, Figure]]] = {}
-    for column in outcome.recipe.columns:
-        for row in outcome.recipe.rows:
-            histories = [run.history for run in outcome.of(row.name, column.title)]
-            by_step = [{line["step"]: _error(line) for line in history} for history in histories]
-            steps = sorted(set.intersection(*map(set, by_step))) if by_step else []
-            if len(steps) > 1:
-                errors = {step: Figure(tuple(fold[step] for fold in by_step)) for step in steps}
-                curves.setdefault(column.title, {})[row.name] = errors
-    return curves
-
-
-def _error(evaluation: dict[str, Any]) -> float:
-    """The test error of an evaluation; the validation error if there are no test images."""
-    error = evaluation.get("test_error")
-    return float(evaluation["val_error"] if error is None else error)
 
 
 # --- measurements --------------------------------------------------------------------------------------------

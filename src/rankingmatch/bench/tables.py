@@ -1,7 +1,7 @@
 """Tables as in the paper: mean ± standard deviation, the paper's figure next to ours, the best in bold."""
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -54,16 +54,18 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[TableRow, ...]
 
-    def is_best(self, row: TableRow, column: int) -> bool:
-        """Whether a row has the lowest mean of its column."""
-        means = [figure.mean for other in self.rows if (figure := other.figures[column]) and figure.mean is not None]
-        mine = row.figures[column]
-        return mine is not None and mine.mean is not None and len(means) > 1 and mine.mean == min(means)
-
     @property
     def has_paper(self) -> bool:
         """Whether the paper has any figure."""
         return any(figure for row in self.rows for figure in row.paper)
+
+    def cells(self, row: TableRow) -> Iterator[tuple[str, bool, str]]:
+        """For each column: our figure, whether its mean is the lowest, and the paper's figure."""
+        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
+            means = [other.figures[column] for other in self.rows]
+            known = [one.mean for one in means if one is not None and one.mean is not None]
+            best = figure is not None and len(known) > 1 and figure.mean == min(known)
+            yield "" if figure is None else str(figure), best, paper
 
 
 def print_table(table: Table, console: Console) -> None:
@@ -77,48 +79,50 @@ def print_table(table: Table, console: Console) -> None:
         shown.add_column(name.replace(", ", "\n"), justify="right", overflow="fold")
     for row in table.rows:
         texts = []
-        for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
-            text = Text("" if figure is None else str(figure), "bold" if table.is_best(row, column) else "")
+        for ours, best, paper in table.cells(row):
+            texts.append(Text(ours, "bold" if best else ""))
             if table.has_paper:
-                text.append(f"\n{paper}", "not bold dim")
-            texts.append(text)
+                texts[-1].append(f"\n{paper}", "not bold dim")
         shown.add_row(Text(row.name), *texts)
     console.print(shown)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown, with the end of its last line."""
+    first = "".join(f" {name} |" if name else " |" for name in head)
+    return f"|{first}\n|{'---|' * len(head)}\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def markdown(table: Table) -> str:
     """The table in Markdown."""
     note = ", in parentheses the paper's" if table.has_paper else ""
-    lines = [f"{table.quantity}{note}:", "", "| | " + " | ".join(map(_in_markdown, table.head)) + " |"]
-    lines.append("|---|" + "---|" * len(table.head))
-    for row in table.rows:
-        cells = [_in_markdown(row.name), *_beside(table, row, "**{}**", str, "–")]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
+    rows = (_texts(table, row, _in_markdown, "**{}**", "–") for row in table.rows)
+    return f"{table.quantity}{note}:\n\n" + markdown_table(["", *map(_in_markdown, table.head)], rows)
 
 
 def latex(table: Table) -> str:
     """The table for a paper, with booktabs."""
-    lines = [
-        f"% {table.title}: {table.quantity}" + (", in parentheses the paper's" if table.has_paper else ""),
-        "% needs \\usepackage{booktabs}",
-        "\\begin{tabular}{l" + "r" * len(table.head) + "}",
-        "\\toprule",
-        " & ".join(["Method", *map(_in_latex, table.head)]) + " \\\\",
-        "\\midrule",
-    ]
-    for row in table.rows:
-        cells = [_in_latex(row.name), *_beside(table, row, "\\textbf{{{}}}", _in_latex, "--")]
-        lines.append(f"{' & '.join(cells)} \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])
+    rows = [["Method", *map(_in_latex, table.head)]]
+    rows += [_texts(table, row, _in_latex, "\\textbf{{{}}}", "--") for row in table.rows]
+    head, *lines = (f"{' & '.join(cells)} \\\\" for cells in rows)
+    return "\n".join(
+        [
+            f"% {table.title}: {table.quantity}" + (", in parentheses the paper's" if table.has_paper else ""),
+            "% needs \\usepackage{booktabs}",
+            "\\begin{tabular}{l" + "r" * len(table.head) + "}",
+            *("\\toprule", head, "\\midrule", *lines, "\\bottomrule"),
+            "\\end{tabular}\n",
+        ]
+    )
 
 
-def _beside(table: Table, row: TableRow, bold: str, escape: Callable[[str], str], nothing: str) -> Iterator[str]:
-    """The cells of a row: our figure, bold if it is the best, with the paper's in parentheses."""
-    for column, (figure, paper) in enumerate(zip(row.figures, row.paper, strict=True)):
-        ours = "" if figure is None else escape(str(figure))
-        ours = bold.format(ours) if table.is_best(row, column) else ours
-        yield " ".join(part for part in (ours, f"({escape(paper)})" if paper else "") if part) or nothing
+def _texts(table: Table, row: TableRow, escape: Callable[[str], str], bold: str, nothing: str) -> list[str]:
+    """The name of a row, and for each column our figure, bold if it is the best, with the paper's in parentheses."""
+    texts = [escape(row.name)]
+    for ours, best, paper in table.cells(row):
+        shown = bold.format(escape(ours)) if best else escape(ours)
+        texts.append(" ".join(filter(None, [shown, f"({escape(paper)})" if paper else ""])) or nothing)
+    return texts
 
 
 def _in_markdown(text: str) -> str:

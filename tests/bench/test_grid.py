@@ -8,27 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.progress import Progress
 from tiny import RECIPE_TEXT, models
 
-from rankingmatch.bench.command import BenchOptions, OutputFiles, run_recipe, run_recipes
-from rankingmatch.bench.grid import run_grid
-from rankingmatch.bench.progress import GridBars, GridDisplay, GridLines, Pace, grid_display
+from rankingmatch.bench import BenchOptions, OutputFiles, run_recipe, run_recipes
+from rankingmatch.bench.grid import GridDisplay, GridProgress, Pace, grid_display, run_grid
 from rankingmatch.bench.recipe import Cell, cells, parse_recipe
 from rankingmatch.bench.results import details, markdown_page
 from rankingmatch.core.errors import ConfigError, DataError, Interrupted, RankingMatchError
 from rankingmatch.core.metrics import Errors
+from rankingmatch.core.names import task_column
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.display import duration
 from rankingmatch.runs.result import Result
 
 TEXT = RECIPE_TEXT + '[paper]\nsupervised = ["12.00"]\n'
 RECIPE = parse_recipe("mine", TEXT)
-
-
-def costs_recipe(per: str) -> Any:
-    text = f'measure = "{per}"\n' + RECIPE_TEXT.replace("folds = 2", "folds = 1")
-    text += 'measure_steps = true\nlog_every = 1\nevaluate_every = 2\n[paper.seconds]\nsupervised = ["1.0"]\n'
-    return parse_recipe("costs", text)
 
 
 def planned() -> list[Cell]:
@@ -66,7 +60,7 @@ class StopsAfter(GridDisplay):
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def update(self, index: int, step: int) -> None:
+    def update(self, name: str, step: int) -> None:
         self.left -= 1
         if self.left == 0:
             raise Interrupted("enough")
@@ -74,7 +68,7 @@ class StopsAfter(GridDisplay):
 
 def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        run_grid(dict(enumerate(planned())), tmp_path / "mine", StopsAfter(6))
+        run_grid(planned(), tmp_path / "mine", StopsAfter(6))
     run_recipe(RECIPE, out=tmp_path)
     assert models(tmp_path) == models(once)
 
@@ -99,28 +93,25 @@ def test_other_settings_in_the_same_place_are_refused_and_a_scale_has_its_own(on
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs whose steps are measured, one process for each."""
-    out = tmp_path_factory.mktemp("measured")
-    run_recipe(costs_recipe("epoch"), out=out)
-    return out
+def costs_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("measured")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("per", "count"), [("epoch", 2), ("batch", 4)])
 def test_time_and_memory_are_measured_per_epoch_and_per_batch(
-    per: str, count: int, measured: Path, tmp_path: Path
+    per: str, count: int, costs_out: Path, tmp_path: Path
 ) -> None:
-    outcome = run_recipe(costs_recipe(per), out=measured)
-    seconds, memory = outcome.tables
-    assert seconds.rows[0].paper == ("1.0",)
+    text = f'measure = "{per}"\n' + RECIPE_TEXT.replace("folds = 2", "folds = 1")
+    text += 'measure_steps = true\nlog_every = 1\nevaluate_every = 2\n[paper.seconds]\nsupervised = ["1.0"]\n'
+    outcome = run_recipe(parse_recipe("costs", text), out=costs_out)  # one process for each run
+    (seconds, peak), papers = [table.rows[0].figures[0] for table in outcome.tables], outcome.tables[0].rows[0].paper
+    assert papers == ("1.0",)
     costs = Run(outcome.directory / outcome.grid[0].directory).step_costs()
     assert costs.shape == (4, 3)
-    figure = seconds.rows[0].figures[0]
-    assert figure is not None
+    assert seconds is not None
     expected = 1000 * costs[:, 1] if per == "batch" else costs[:, 1].reshape(2, 2).sum(1)
-    assert figure.values == pytest.approx(expected.tolist())
-    peak = memory.rows[0].figures[0]
+    assert seconds.values == pytest.approx(expected.tolist())
     assert peak is not None
     assert len(peak.values) == count
     assert all(10 < value < 100_000 for value in peak.values)  # MB
@@ -142,41 +133,35 @@ def test_costs_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> Non
 
 
 def test_the_time_left_follows_the_pace_of_each_row() -> None:
-    pace = Pace(planned(), set(), jobs=1)  # supervised, fixmatch-ra, twice; 4 steps each
+    first, second, *_ = names = [cell.directory for cell in planned()]  # supervised, fixmatch-ra, twice; 4 steps each
+    assert len(names) == 4
+    pace = Pace(planned(), jobs=1)
     assert pace.seconds_left() is None
-    pace.update(0, left=3, now=0.0)
-    pace.update(0, left=0, now=3.0)  # a second a step
-    pace.finish(0)
+    pace.update(first, left=3, now=0.0)
+    pace.update(first, left=0, now=3.0)  # a second a step
+    pace.finish(first)
     assert pace.seconds_left() == pytest.approx(3 * 4 * 1.0)  # nothing else is known
-    pace.update(1, left=3, now=3.0)
-    pace.update(1, left=1, now=13.0)  # five seconds a step
+    pace.update(second, left=3, now=3.0)
+    pace.update(second, left=1, now=13.0)  # five seconds a step
     assert pace.seconds_left() == pytest.approx(1 * 5 + 4 * 1 + 4 * 5)
 
 
-def test_a_line_is_printed_for_each_run_and_nothing_where_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
-    with grid_display(planned(), {0, 1, 2, 3}, 1, quiet=False) as display:
-        display.update(0, 1)
+def test_bars_follow_the_runs_and_a_line_is_printed_at_the_end_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third, _ = (cell.directory for cell in planned())
+    with grid_display(planned(), [cell.directory for cell in planned()], 1, quiet=False) as display:
+        display.update(first, 1)
     assert capsys.readouterr().err == ""
-    assert [duration(seconds) for seconds in (None, 5, 125, 3725)] == ["–", "0:05", "2:05", "1:02:05"]
-    lines = GridLines(planned(), {0}, jobs=1)
-    lines.update(1, 2)
-    lines.finish(1, Result("digits", "m", 40, 0, 10, 62.0, Errors(3.5)))
-    lines.finish(2, Result("digits", "m", 40, 0, 10, 2.0, diverged_at=70))
-    shown = capsys.readouterr().err.splitlines()
+    with Progress(task_column(), disable=True) as bars:
+        display = GridProgress(planned(), planned()[1:], 2, bars)
+        display.update(second, 2)
+        display.update(third, 3)
+        assert [task.completed for task in bars.tasks] == [1, 2, 3]
+        display.finish(second, Result("digits", "m", 40, 0, 10, 62.0, Errors(3.5)))
+        display.finish(third, Result("digits", "m", 40, 0, 10, 2.0, diverged_at=70))
+        assert [task.completed for task in bars.tasks] == [3]
+    shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("[2/4] fixmatch-ra, Digits, 40 labels, fold 0: test error 3.50% in 1:02;")
     assert "NaN-70" in shown[1]
-
-
-def test_bars_follow_the_runs() -> None:
-    from rich.progress import BarColumn, Progress
-
-    with Progress(BarColumn(), disable=True) as progress:
-        bars = GridBars(planned(), set(), 2, progress)
-        bars.update(0, 1)
-        bars.update(1, 3)
-        assert [task.completed for task in progress.tasks] == [0, 1, 3]
-        bars.finish(0, Result("digits", "m", 40, 0, 10, 2.0, Errors(3.5)))
-        assert [task.completed for task in progress.tasks] == [1, 3]
 
 
 # --- output -------------------------------------------------------------------------------------------------
@@ -193,9 +178,8 @@ def test_the_tables_are_written_in_every_form(once: Path, tmp_path: Path, capsys
     files = OutputFiles(tmp_path / "t.md", tmp_path / "t.csv", tmp_path / "t.tex")
     assert "Mine" in bench(once, capsys, files=files)
     page = (tmp_path / "t.md").read_text()
-    assert "Written by `the command` on " in page
-    assert "| supervised | " in page
-    assert "(12.00)" in page
+    for words in ("Written by `the command` on ", "| supervised | ", "(12.00)"):
+        assert words in page
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 3
     assert "\\toprule" in (tmp_path / "t.tex").read_text()
 
@@ -228,8 +212,8 @@ def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
 
 def test_the_folds_are_told_one_by_one(once: Path) -> None:
     outcome = run_recipe(RECIPE, out=once)
-    untested = replace(outcome, runs=[replace(run, result=replace(run.result, test=None)) for run in outcome.runs])
-    assert "NaN-None" not in details(untested)
+    untested = {name: replace(run, result=replace(run.result, test=None)) for name, run in outcome.runs.items()}
+    assert "NaN-None" not in details(replace(outcome, runs=untested))
     lines = details(outcome).splitlines()
     assert lines[2].startswith("| supervised | Digits, 40 labels | ")
     assert lines[2].count(",") == 2  # the column's own, and the one between two folds
@@ -258,13 +242,12 @@ def test_what_is_wrong_with_the_second_recipe_is_said_before_the_first_runs(
 ) -> None:
     (tmp_path / "first.toml").write_text(TEXT)
     (tmp_path / "second.toml").write_text(RECIPE_TEXT.replace("labels = [40]", change))
-    (tmp_path / "empty").mkdir()
 
     def no_download(*_: object, **__: object) -> None:
         raise DataError("fashion-mnist cannot be downloaded")
 
     monkeypatch.setattr("rankingmatch.data.cache.find_files", no_download)
-    options = BenchOptions(out=tmp_path / "runs", quiet=True, settings={"data_dir": str(tmp_path / "empty")})
+    options = BenchOptions(out=tmp_path / "runs", quiet=True, settings={"data_dir": str(tmp_path)})
     with pytest.raises(RankingMatchError, match=message):
         run_recipes([str(tmp_path / "first.toml"), str(tmp_path / "second.toml")], options, OutputFiles(), "x")
     assert not (tmp_path / "runs").exists()

@@ -270,12 +270,17 @@ def contrastive(
     # ∂L/∂(s_ap/T) = -g_ap
     # ∂L/∂(s_an/T) = e^(s_an/T - S_a) Σ_p g_ap
     same, kept, kept_anchors, _ = _pairs(labels, mask, anchors)
+    # V, without a matrix of all pairs: for each row of C, the others of its label, which are next to it if sorted.
+    ordered, order = labels.sort()
+    below = F.pad(kept[order].cumsum(0), (1, 0))  # how many of the first rows are in C
+    first, last = torch.searchsorted(ordered, labels), torch.searchsorted(ordered, labels, right=True)
+    count = ((below[last] - below[first] - 1) * kept).sum()
 
     def value_and_gradient(scaled: Tensor) -> tuple[Tensor, Tensor]:
         # A finite substitute for -inf: a row without negatives then has S_a ≈ -1e37, its pairs cost 0, nothing is NaN.
         negatives = scaled.masked_fill(same | ~kept, torch.finfo(scaled.dtype).min / 8)
         positive = _fill_itself((same & kept).to(scaled.dtype), anchors, 0)
-        positive.mul_((kept_anchors.to(positive.dtype) / _number_of_pairs(labels, kept).clamp(min=1))[:, None])
+        positive.mul_((kept_anchors.to(positive.dtype) / count.clamp(min=1))[:, None])
         share = negatives.softmax(1)  # e^(s_an/T - S_a), at least 1/n where it is largest
         log_sum = (negatives.amax(1) - share.amax(1).log())[:, None] if scaled.numel() else negatives
         gap = log_sum - scaled
@@ -288,14 +293,6 @@ def contrastive(
     with full_precision(rows.device):
         scaled = _of(rows, anchors) @ (rows / temperature).T
     return _analytic(scaled, value_and_gradient, torch.mul)
-
-
-def _number_of_pairs(labels: Tensor, kept: Tensor) -> Tensor:
-    """The number of pairs of two different rows of C with the same label, without a matrix of all pairs."""
-    ordered, order = labels.sort()
-    below = F.pad(kept[order].cumsum(0), (1, 0))  # how many of the first rows are in C
-    first, last = torch.searchsorted(ordered, labels), torch.searchsorted(ordered, labels, right=True)
-    return ((below[last] - below[first] - 1) * kept).sum()
 
 
 def _margin_function(gap: Tensor, soft_margin: bool) -> Tensor:
@@ -356,12 +353,9 @@ def _distances(rows: Tensor, anchors: Tensor | None, squared: bool) -> Tensor:
     return distance.square() if squared else distance
 
 
-def _analytic(x: Tensor, compute: Callable[[Tensor], tuple[Tensor, ...]], derivative: Callable[..., Tensor]) -> Tensor:
-    """A function of x: `compute` gives its value and what `derivative` needs besides the gradient of the value."""
-    return _Analytic.apply(x, compute, derivative)  # type: ignore[no-any-return, no-untyped-call]
-
-
 class _Analytic(torch.autograd.Function):
+    """A function of x: `compute` gives its value and what `derivative` needs besides the gradient of the value."""
+
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, compute: Callable[[Tensor], tuple[Tensor, ...]], derivative: Callable[..., Tensor]
@@ -375,6 +369,9 @@ class _Analytic(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
         return ctx.derivative(upstream[0], *ctx.saved_tensors), None, None
+
+
+_analytic: Callable[..., Tensor] = _Analytic.apply
 
 
 def over_processes(loss: Callable[..., Tensor], rows: Tensor, labels: Tensor, **options: Any) -> Tensor:

@@ -1,19 +1,22 @@
 """The three kinds of weak pass differ in BatchNorm's statistics and in the gradients, as documented."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 import pytest
 import torch
 from lookup import random_model
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import Tensor, nn
 
-from rankingmatch.methods import Batch, Context
+from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.methods.passes import (
-    WeakPass,
+    ThreeViews,
+    ViewOutputs,
     interleaved_logits,
     joint_logits,
     mean_probabilities,
     perturbed_logits,
-    view_outputs,
 )
 from rankingmatch.networks import Classifier, Output
 from rankingmatch.training.batches import make_batch
@@ -35,8 +38,13 @@ def images(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.uint8).view(-1, 1, 1, 1)
 
 
-def batch(labeled: Tensor, weak: Tensor, strong: Tensor) -> Batch:
-    return Batch((labeled,), torch.zeros(len(labeled), dtype=torch.long), (weak, strong))
+@dataclass(eq=False)
+class Seen(ThreeViews):
+    """Keeps the outputs that a method would learn from."""
+
+    def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
+        self.outputs = outputs
+        return Losses(torch.zeros(()), {})
 
 
 LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
@@ -51,10 +59,12 @@ LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
     ],
 )
 def test_weak_views_are_normalized_as_documented_and_have_no_gradients(
-    way: WeakPass, expected_weak: list[float], running_mean: float
+    way: Literal["joint", "running", "batch"], expected_weak: list[float], running_mean: float
 ) -> None:
-    model = Norm().train()
-    outputs = view_outputs(model, batch(LABELED, WEAK, STRONG), way)
+    model, method = Norm().train(), Seen(weak_pass=way)
+    labels = torch.zeros(2, dtype=torch.long)
+    method(model, Batch((LABELED,), labels, (WEAK, STRONG)), Context(0, 1, model, torch.Generator()))
+    outputs = method.outputs
     assert outputs.weak.logits.flatten().tolist() == pytest.approx(expected_weak, rel=1e-3)
     assert model.norm.running_mean is not None
     assert model.norm.running_mean.item() == pytest.approx(running_mean)

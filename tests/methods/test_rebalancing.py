@@ -19,13 +19,13 @@ from rankingmatch.methods.rebalancing import (
     REMEDIES,
     ClassRebalancingSelfTraining,
     LogitAdjustment,
+    Rebalanced,
     RefinedPseudoLabels,
     chosen_labels,
     enqueue,
     refined,
     without_noise,
 )
-from rankingmatch.methods.three_views import Rebalanced
 from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.training.batches import make_batch
 from rankingmatch.training.loop import train, training_step

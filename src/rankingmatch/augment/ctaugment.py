@@ -56,16 +56,10 @@ class CTADraw(NamedTuple):
     ----------
     weak : WeakDraw
         The draw of the weak view.
-    operation : Tensor
-        Positions (n, operations) in the names of the operations.
-    bin : Tensor
-        The bins (n, operations) of the magnitudes.
-    magnitude : Tensor
-        Magnitudes (n, operations) in [0, 1): (bin + U) / bins.
-    operation_center : Tensor
-        Centers (n, operations, 2) = (y, x) of the squares that the operation "cutout" paints.
-    center : Tensor
-        Centers (n, 2) = (y, x) of the last squares.
+    operation, bin, magnitude : Tensor
+        (n, operations): positions in the names of the operations, bins, and magnitudes in [0, 1): (bin + U) / bins.
+    operation_center, center : Tensor
+        Centers (y, x) of the squares of the operation "cutout" (n, operations, 2), and of the last ones (n, 2).
     """
 
     weak: WeakDraw
@@ -84,10 +78,8 @@ class CTAugment:
     ----------
     weak : Weak
         The weak view that comes first.
-    operations : int
-        The number of operations drawn for each image, with replacement.
-    cutout : int
-        The side of the last gray square, in pixels.
+    operations, cutout : int
+        The number of operations drawn for each image, with replacement; the side of the last gray square, in pixels.
     rates : Tensor
         Rates (number of names, largest number of bins) in float64, on the CPU; 1 at first. Entries beyond an
         operation's own bins are not used.
@@ -150,16 +142,9 @@ class CTAugment:
         return images
 
     def learn(self, draw: CTADraw, proximity: Tensor) -> None:
-        """Update the rates of the bins that a probe used.
+        """Update the rates of the bins that a probe used: rate ← 0.99 rate + 0.01 proximity, one use after the other.
 
-        rate ← 0.99 rate + 0.01 proximity, for each operation of each image, one after the other.
-
-        Parameters
-        ----------
-        draw : CTADraw
-            The draw of the probe, of n images.
-        proximity : Tensor
-            How well the model recognized each image (n,), from 0 to 1.
+        `proximity` (n,) says how well the model recognized each image, from 0 to 1.
         """
         # A model that has diverged recognizes nothing; its NaN must not reach the rates.
         known = proximity.double().nan_to_num(0.0)[:, None].expand_as(draw.bin)

@@ -1,5 +1,7 @@
 """Geometric operations as one gather: each output pixel is copied from one input pixel."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -83,31 +85,15 @@ def rotation(degrees: Tensor, height: int, width: int) -> Tensor:
     return torch.stack([cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y], 1)
 
 
-def shear_x(slope: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that shift each row horizontally in proportion to its y coordinate."""
-    return _matrix(slope, position=1)
-
-
-def shear_y(slope: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that shift each column vertically in proportion to its x coordinate."""
-    return _matrix(slope, position=3)
-
-
-def translation_x(fraction: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that shift images horizontally by a fraction of their width."""
-    return _matrix(fraction * width, position=2)
-
-
-def translation_y(fraction: Tensor, height: int, width: int) -> Tensor:
-    """(n, 6) matrices that shift images vertically by a fraction of their height."""
-    return _matrix(fraction * height, position=5)
-
-
-def _matrix(value: Tensor, position: int) -> Tensor:
-    """Identity matrices with one entry replaced."""
+def _moved(value: Tensor, height: int, width: int, *, entry: int) -> Tensor:
+    """(n, 6) matrices of the identity with another entry: a slope, or a translation as a fraction of the side."""
     matrix = torch.tensor([1.0, 0, 0, 0, 1, 0], dtype=torch.float64).repeat(len(value), 1)
-    matrix[:, position] = value.double()
+    matrix[:, entry] = (value * {2: width, 5: height}.get(entry, 1)).double()
     return matrix
+
+
+# Shears shift each row, or column, in proportion to its y, or x, coordinate.
+shear_x, translation_x, shear_y, translation_y = (partial(_moved, entry=entry) for entry in (1, 2, 3, 5))
 
 
 def _reflected(position: Tensor, size: int) -> Tensor:

@@ -21,36 +21,10 @@ class Policy(Protocol):
     """A way to make a random view of each image of a batch."""
 
     def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> Any:
-        """Draw the random numbers for a batch.
-
-        Parameters
-        ----------
-        count, height, width : int
-            The number of images and their size.
-        generator : torch.Generator
-            A generator on the CPU.
-
-        Returns
-        -------
-        Tensor or NamedTuple
-            CPU tensors whose first dimension is `count`.
-        """
+        """Draw the random numbers for `count` images of this size: a CPU tensor or NamedTuple with `count` rows."""
 
     def apply(self, images: Tensor, draw: Any) -> Tensor:
-        """Compute the view.
-
-        Parameters
-        ----------
-        images : Tensor
-            uint8 images (n, c, h, w).
-        draw : Tensor or NamedTuple
-            What `draw` returned, or the rows of it that belong to these images.
-
-        Returns
-        -------
-        Tensor
-            uint8 images (n, c, h, w).
-        """
+        """Compute the view of uint8 images (n, c, h, w) from what `draw` returned, or from its rows for these."""
 
 
 class WeakDraw(NamedTuple):
@@ -66,10 +40,8 @@ class Weak:
 
     Attributes
     ----------
-    flip : bool
-        Whether to flip half of the images.
-    padding : int
-        The largest shift, in pixels.
+    flip, padding : bool, int
+        Whether to flip half of the images; the largest shift, in pixels.
     """
 
     flip: bool = True
@@ -90,7 +62,7 @@ class StrongDraw(NamedTuple):
     """A weak draw, the operations with their magnitudes, and the center of the cutout."""
 
     weak: WeakDraw
-    operation: Tensor  # (n, operations): positions in the names of the operations
+    operation: Tensor  # (n, operations): positions in the names of the operations, their number for none
     magnitude: Tensor  # (n, operations) in [0, 1)
     center: Tensor  # (n, 2) = (y, x)
 
@@ -103,12 +75,10 @@ class RandAugment:
     ----------
     weak : Weak
         The weak view that comes first.
-    operations : int
-        The number of operations drawn for each image, with replacement.
+    operations, cutout : int
+        The number of operations drawn for each image, with replacement; the side of the gray square, in pixels.
     probability : float
         The probability that a drawn operation is applied.
-    cutout : int
-        The side of the gray square, in pixels.
     operation_names : tuple of str
         The operations to draw from: names in `OPERATIONS`. By default the paper's 14.
     """
@@ -131,22 +101,16 @@ class RandAugment:
         magnitude = torch.rand(shape, generator=generator, dtype=torch.float64)
         y = torch.randint(height, (count,), generator=generator)
         x = torch.randint(width, (count,), generator=generator)
-        operation = torch.where(applied, operation, self._names_with_identity.index("identity"))
+        operation = torch.where(applied, operation, len(self.operation_names))  # the identity, if it is not applied
         return StrongDraw(weak, operation, magnitude, torch.stack([y, x], 1))
 
     def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
         """Compute the strong view of uint8 images (n, c, h, w)."""
         images = self.weak.apply(images, draw.weak)
-        operations = find_operations(self._names_with_identity, OPERATIONS)
+        operations = find_operations((*self.operation_names, "identity"), OPERATIONS)
         for index, magnitude in zip(draw.operation.unbind(1), draw.magnitude.unbind(1), strict=True):
             images = apply_operations(images, index, magnitude, operations)
         return cutout(images, draw.center, self.cutout)
-
-    @property
-    def _names_with_identity(self) -> tuple[str, ...]:
-        """The names, and the identity for operations that are drawn but not applied."""
-        names = self.operation_names
-        return names if "identity" in names else (*names, "identity")
 
 
 def cutout(images: Tensor, center: Tensor, size: int | Tensor) -> Tensor:

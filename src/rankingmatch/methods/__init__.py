@@ -1,5 +1,9 @@
 """Semi-supervised methods by name. To add one: a file with its class, which registers itself.
 
+The functions share these parameters: `name`, a name in `METHODS` or the import path ``package.module:Class`` of a
+subclass of `Method`, and `hyperparameters`, the values of those that do not have their defaults. They raise
+`ConfigError` if there is no such method, or a hyperparameter is unknown or not allowed.
+
 Examples
 --------
 >>> from rankingmatch.methods import make_method
@@ -46,18 +50,7 @@ for _module in (*_ORDER, *(found.name for found in pkgutil.iter_modules(__path__
 
 
 def find_method(name: str) -> MethodInfo:
-    """Find a method by name.
-
-    Parameters
-    ----------
-    name : str
-        A name in `METHODS`, or the import path ``package.module:Class`` of a subclass of `Method`.
-
-    Returns
-    -------
-    MethodInfo
-        The class and what is known about it; `ConfigError` if there is no such method.
-    """
+    """Find the class of a method, and what is known about it."""
     if ":" not in name:
         if name not in METHODS:
             raise unknown_name("method", name, METHODS, " (or package.module:Class)")
@@ -71,38 +64,14 @@ def find_method(name: str) -> MethodInfo:
 
 
 def hyperparameters_of(name: str) -> list[Option]:
-    """List the hyperparameters of a method.
-
-    Parameters
-    ----------
-    name : str
-        The name of the method, as in `find_method`.
-
-    Returns
-    -------
-    list of Option
-        Name, default, help text and allowed values of each.
-    """
+    """List the hyperparameters of a method, with default, help text and allowed values of each."""
     info = find_method(name)
     variants = set(info.variant.split("+"))
     return [option for option in options_of(info.method) if not option.used_by or variants.intersection(option.used_by)]
 
 
 def make_method(name: str, hyperparameters: Mapping[str, Any] | None = None) -> Method:
-    """Make a method.
-
-    Parameters
-    ----------
-    name : str
-        The name of the method, as in `find_method`.
-    hyperparameters : mapping, optional
-        Values of its hyperparameters; the others have their defaults. `ConfigError` if one is unknown or not allowed.
-
-    Returns
-    -------
-    Method
-        The method; call `Method.prepare` before the first step.
-    """
+    """Make a method; call its `prepare` before the first step."""
     info, given = find_method(name), hyperparameters or {}
     known = [option.name for option in hyperparameters_of(name)]
     for other in given:

@@ -45,7 +45,13 @@ class AdaMatch(Method):
         together, weak, strong = joint_logits(model, labeled, *batch.unlabeled)
         point = torch.rand(alone.shape, generator=context.generator).to(alone)
         labeled_weak, labeled_strong = torch.lerp(together, alone, point).split(len(batch.labels))
-        targets, confident = self._targets(labeled_weak.detach().softmax(1), weak.detach().softmax(1), context.step)
+        # q̃ = Normalize(q · E[q_labeled] / E[q]), with means that include this batch
+        known, predicted = labeled_weak.detach().softmax(1), weak.detach().softmax(1)
+        self.labeled[context.step % AVERAGED_BATCHES] = known.mean(0)
+        self.unlabeled[context.step % AVERAGED_BATCHES] = predicted.mean(0)
+        targets = align_distribution(predicted, self.labeled.mean(0), self.unlabeled.mean(0))
+        # c_τ = τ · mean confidence of the labeled weak views
+        confident = targets.amax(1) >= self.relative_threshold * known.amax(1).mean()
         labeled_ce = F.cross_entropy(labeled_weak, batch.labels) + F.cross_entropy(labeled_strong, batch.labels)
         # H(q̃ · mask, ·) = mask · H(q̃, ·)
         unlabeled_ce = soft_cross_entropy(strong, targets * confident[:, None])
@@ -54,11 +60,3 @@ class AdaMatch(Method):
         total = labeled_ce + self.unlabeled_weight * rising * unlabeled_ce
         pseudo = PseudoLabels(targets.argmax(1), confident)
         return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
-
-    def _targets(self, labeled: Tensor, weak: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        """q̃ = Normalize(q · E[q_labeled] / E[q]), with means that include this batch; and max(q̃) ≥ c_τ."""
-        self.labeled[step % AVERAGED_BATCHES] = labeled.mean(0)
-        self.unlabeled[step % AVERAGED_BATCHES] = weak.mean(0)
-        targets = align_distribution(weak, self.labeled.mean(0), self.unlabeled.mean(0))
-        # c_τ = τ · mean confidence of the labeled weak views
-        return targets, targets.amax(1) >= self.relative_threshold * labeled.amax(1).mean()

@@ -43,7 +43,19 @@ class CoMatch(Method):
         labeled_ce = F.cross_entropy(labeled.logits, batch.labels)
         aligned = aligned_with_recent(weak.logits.detach().softmax(1), self.recent, context.step)
         with full_precision(aligned.device):
-            targets = self._targets(aligned, weak.features, labeled.features, batch.labels)
+            with torch.no_grad():
+                embedding, labeled_embedding = self.projection(weak.features), self.projection(labeled.features)
+                # q = α p + (1 - α) Σ_k a_k p_k with a = softmax(z·z_k / t) over the memory; p until it is full
+                attention = (embedding @ self.embeddings.T / self.similarity_temperature).softmax(1)
+                smoothed = self.smoothing * aligned + (1 - self.smoothing) * (attention @ self.probabilities)
+                targets = torch.where(self.written >= self.memory, smoothed, aligned)
+                # The weak views, and the labeled ones with their labels, replace the oldest rows in memory.
+                embeddings = torch.cat([embedding, labeled_embedding])
+                probabilities = torch.cat([aligned, F.one_hot(batch.labels, aligned.shape[1])])
+                kept = min(len(embeddings), self.memory)  # of more rows than the memory has, the last ones
+                rows = (self.written + torch.arange(kept, device=embeddings.device)) % self.memory
+                self.embeddings[rows], self.probabilities[rows] = embeddings[-kept:], probabilities[-kept:]
+                self.written += kept
             confident = targets.amax(1) >= self.threshold
             # H(q · mask, ·) = mask · H(q, ·)
             unlabeled_ce = soft_cross_entropy(strong.logits, targets * confident[:, None])
@@ -56,22 +68,3 @@ class CoMatch(Method):
         total = labeled_ce + self.unlabeled_weight * unlabeled_ce + self.contrastive_weight * contrastive
         parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce, "contrastive": contrastive}
         return Losses(total, parts, PseudoLabels(targets.argmax(1), confident))
-
-    @torch.no_grad()
-    def _targets(self, aligned: Tensor, features: Tensor, labeled_features: Tensor, labels: Tensor) -> Tensor:
-        """q = α p + (1 - α) Σ_k a_k p_k with a = softmax(z·z_k / t) over the memory; p until the memory is full.
-
-        Afterwards, the weak views, and the labeled ones with their labels, replace the oldest rows in memory.
-        """
-        embedding, labeled_embedding = self.projection(features), self.projection(labeled_features)
-        attention = (embedding @ self.embeddings.T / self.similarity_temperature).softmax(1)
-        smoothed = self.smoothing * aligned + (1 - self.smoothing) * (attention @ self.probabilities)
-        targets = torch.where(self.written >= self.memory, smoothed, aligned)
-        embeddings = torch.cat([embedding, labeled_embedding])
-        probabilities = torch.cat([aligned, F.one_hot(labels, aligned.shape[1])])
-        kept = min(len(embeddings), self.memory)  # of more rows than the memory has, the last ones
-        rows = (self.written + torch.arange(kept, device=embeddings.device)) % self.memory
-        self.embeddings[rows] = embeddings[-kept:]
-        self.probabilities[rows] = probabilities[-kept:]
-        self.written += kept
-        return targets

@@ -6,10 +6,9 @@ from torch.nn import functional as F
 
 from rankingmatch.core.options import option
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.passes import ThreeViews, ViewOutputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.targets import sharpen
-from rankingmatch.methods.three_views import ThreeViews
 
 SLACK = 1.0001  # C: how far above the labeled loss the threshold starts
 PERIODS = 1024 / 10  # the threshold falls every 10 of 1024 epochs

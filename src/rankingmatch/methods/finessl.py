@@ -48,19 +48,16 @@ class FineSSL(Method):
         twice = pseudo.labels.repeat(2)
         logits = with_margins(torch.cat([view.logits for view in strong]), twice, margins)
         parts["unlabeled_ce"] = masked_cross_entropy(logits, twice, weights.repeat(2))
-        auxiliary = self.auxiliary_head(torch.cat([view.features for view in strong]).detach())
-        parts["auxiliary_ce"] = self._smoothed_cross_entropy(auxiliary, twice, pseudo.confident.repeat(2))
+        # H(t, ·) with t = 1 - s for the label and s/(C - 1) for the others
+        auxiliary = self.auxiliary_head(torch.cat([view.features for view in strong]).detach()).log_softmax(1)
+        own = auxiliary.gather(1, twice[:, None]).squeeze(1)
+        others = (auxiliary.sum(1) - own) / (auxiliary.shape[1] - 1)
+        cost = -(1 - self.label_smoothing) * own - self.label_smoothing * others
+        confident = pseudo.confident.repeat(2)
+        parts["auxiliary_ce"] = (cost * confident).sum() / confident.sum().clamp(min=1)
         total = parts["labeled_ce"] + parts["auxiliary_labeled_ce"]
         total = total + self.unlabeled_weight * parts["unlabeled_ce"] + parts["auxiliary_ce"]
         return Losses(total, parts, pseudo)
-
-    def _smoothed_cross_entropy(self, logits: Tensor, labels: Tensor, confident: Tensor) -> Tensor:
-        """The mean over confident rows of H(t, ·), t = 1 - s for the label and s/(C - 1) for the others; 0 if none."""
-        log_q = logits.log_softmax(1)
-        own = log_q.gather(1, labels[:, None]).squeeze(1)
-        others = (log_q.sum(1) - own) / (logits.shape[1] - 1)
-        cost = -(1 - self.label_smoothing) * own - self.label_smoothing * others
-        return (cost * confident).sum() / confident.sum().clamp(min=1)
 
 
 def with_margins(logits: Tensor, labels: Tensor, margins: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """FixMatch (Sohn et al., 2020): confident pseudo-labels of weak views are the targets of strong views."""
 
-from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.passes import ViewOutputs, fixmatch_losses
 from rankingmatch.methods.protocol import Batch, Context, Losses, register_method, shared
+from rankingmatch.methods.rebalancing import Rebalanced
 from rankingmatch.methods.targets import pseudo_label
-from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
 @register_method("fixmatch-cta", note="CTAugment", preset={"strong": "ctaugment"})

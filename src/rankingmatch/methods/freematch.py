@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
-from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.passes import ViewOutputs, fixmatch_losses
 from rankingmatch.methods.protocol import Batch, Context, Losses, Task, register_method, shared
+from rankingmatch.methods.rebalancing import Rebalanced
 from rankingmatch.methods.targets import decay_at_length, histogram, pseudo_label, update_average
-from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
 @register_method("freematch", dataset_presets={"svhn": {"lowest_threshold": 0.9, "highest_threshold": 0.95}})

@@ -43,12 +43,10 @@ class Batch:
 
     Attributes
     ----------
-    labeled : tuple of Tensor
-        For each name in `Method.labeled_views`, uint8 images (B, c, h, w).
+    labeled, unlabeled : tuple of Tensor
+        For each name in `Method.labeled_views` or `unlabeled_views`, uint8 images (B, c, h, w) or (μB, c, h, w).
     labels : Tensor
         Labels (B,).
-    unlabeled : tuple of Tensor
-        For each name in `Method.unlabeled_views`, uint8 images (μB, c, h, w).
     rows : Tensor
         The indices (μB,) of the unlabeled images, from 0 to `Task.unlabeled` - 1.
     labeled_rows : Tensor
@@ -92,10 +90,8 @@ class PseudoLabels:
 
     Attributes
     ----------
-    labels : Tensor
-        Labels (n,).
-    confident : Tensor
-        Booleans (n,): which of them are used.
+    labels, confident : Tensor
+        Labels (n,), and booleans (n,): which of them are used.
     """
 
     labels: Tensor
@@ -161,17 +157,7 @@ class Method(nn.Module):
         """Create buffers and modules; called once before training."""
 
     def __call__(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """Compute the losses of a batch.
-
-        Parameters
-        ----------
-        model : torch.nn.Module
-            The model: ``model(images)`` returns an `Output` with `logits` and `features`.
-        batch : Batch
-            The views and labels.
-        context : Context
-            The step, the EMA model and a generator.
-        """
+        """Compute the losses of a batch; ``model(images)`` returns an `Output` with `logits` and `features`."""
         losses: Losses = super().__call__(model, batch, context)
         return losses
 
@@ -188,18 +174,12 @@ class MethodInfo:
     ----------
     method : type of Method
         The class.
-    reference : str
-        First author and year.
-    good_for : str
-        When to choose it, in a few words.
-    augmentation : str
-        The views it uses.
-    post_processing : str
-        What it does with predictions before they become targets.
-    note : str
-        Its distinguishing feature.
-    ranking_loss : str
-        The ranking loss, or "none".
+    reference, good_for : str
+        First author and year; when to choose it, in a few words.
+    augmentation, post_processing : str
+        The views it uses; what it does with predictions before they become targets.
+    note, ranking_loss : str
+        Its distinguishing feature; the ranking loss, or "none".
     variant : str
         The value of the field `ranking`, if one class implements several methods.
     preset : mapping

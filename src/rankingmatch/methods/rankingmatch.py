@@ -21,7 +21,7 @@ from rankingmatch.losses import (
 )
 from rankingmatch.methods.passes import ViewOutputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
-from rankingmatch.methods.three_views import Rebalanced
+from rankingmatch.methods.rebalancing import Rebalanced
 from rankingmatch.networks import Output
 
 RANKING_LOSSES: dict[str, Callable[..., Tensor]] = {

@@ -5,15 +5,18 @@ one line in `REMEDIES`.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.core.options import option
 from rankingmatch.core.schedule import statistics_momentum
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods.passes import ViewOutputs, running_statistics_kept
+from rankingmatch.methods.passes import ThreeViews, ViewOutputs, running_statistics_kept
 from rankingmatch.methods.protocol import Batch, Context, Task
 from rankingmatch.methods.targets import align_distribution, histogram, last_occurrence, safe_log, update_average
 from rankingmatch.networks import Output
@@ -356,3 +359,48 @@ REMEDIES: dict[str, type[Remedy]] = {
     "daso": DASO,
     "crest": ClassRebalancingSelfTraining,
 }
+
+
+@dataclass(eq=False)
+class Rebalanced(ThreeViews):
+    """Base class of methods that can have a remedy for unbalanced classes.
+
+    It changes the outputs before `forward`, and its own losses are added afterwards.
+    """
+
+    rebalance: Rebalance = option(
+        "none",
+        "Remedy for unbalanced classes: alignment aligns the pseudo-labels with the labels, logit-adjustment "
+        "shifts the logits of the labeled loss; the others are named after their papers.",
+    )
+    rebalance_strength: float | None = option(
+        None,
+        "Strength of {rebalance}: τ of logit-adjustment (1 by default), λ of debiaspl (0.5), T of daso (1.5), "
+        "α of crest (1/3).",
+        interval="(0, inf)",
+    )
+
+    @property
+    def given_labels(self) -> Tensor | None:
+        """Labels that the remedy has given to unlabeled images, as in `Method`."""
+        return getattr(getattr(self, "remedy", None), "given_labels", None)
+
+    def prepare(self, task: Task) -> None:
+        """Make the remedy."""
+        kind, strength = REMEDIES[self.rebalance], self.rebalance_strength
+        if kind.needs_features and task.features == 0:
+            raise ConfigError(
+                f"{setting('rebalance')} is {self.rebalance}, which needs features, but this network returns logits "
+                "only; let it return (logits, features)"
+            )
+        if kind.usual_strength is None and strength is not None:
+            raise ConfigError(
+                f"{setting('rebalance_strength')} is {strength:g}, but {setting('rebalance')} {self.rebalance} has no "
+                "strength; remove it"
+            )
+        self.remedy = kind(task, strength or kind.usual_strength or 0.0)
+
+    def changed(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
+        """What the remedy makes of the outputs."""
+        changed: ViewOutputs = self.remedy(outputs, batch, context)
+        return changed

@@ -1,10 +1,9 @@
 """ReFixMatch (Nguyen and Yang, 2023): FixMatch that also learns from images below the threshold, by soft targets."""
 
 from rankingmatch.losses import kl_divergence
-from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.passes import ThreeViews, ViewOutputs, fixmatch_losses
 from rankingmatch.methods.protocol import Batch, Context, Losses, register_method, shared
 from rankingmatch.methods.targets import pseudo_label, sharpen
-from rankingmatch.methods.three_views import ThreeViews, fixmatch_losses
 
 
 @register_method("refixmatch")

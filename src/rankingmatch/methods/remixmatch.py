@@ -63,7 +63,12 @@ class ReMixMatch(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_x + ramp · (λ_u L_u + λ_s L_s) + λ_r L_r."""
         weak, strong = batch.unlabeled[:2]
-        guess = self._guess(mean_probabilities(model, [weak]), batch.labels, context.step)
+        # q = Sharpen(Normalize(q · p_data / p_model), T), with marginals that do not include this batch
+        probabilities = mean_probabilities(model, [weak])
+        data = self.label_counts / self.label_counts.sum()
+        guess = sharpen(align_distribution(probabilities, data, self.predictions.mean(0)), self.sharpening)
+        self.label_counts += histogram(batch.labels, len(data))
+        self.predictions[context.step % AVERAGED_BATCHES] = probabilities.mean(0)
         mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
         labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
         unlabeled_ce = soft_cross_entropy(mixed.logits, mixed.targets)
@@ -80,12 +85,3 @@ class ReMixMatch(Method):
         parts |= {"strong_ce": strong_ce, "rotation_ce": rotation_ce}
         pseudo = PseudoLabels(guess.argmax(1), torch.ones(len(guess), dtype=torch.bool, device=guess.device))
         return Losses(total, parts, pseudo)
-
-    @torch.no_grad()
-    def _guess(self, probabilities: Tensor, labels: Tensor, step: int) -> Tensor:
-        """q = Sharpen(Normalize(q · p_data / p_model), T); afterwards, update the marginals with this batch."""
-        data, model = self.label_counts / self.label_counts.sum(), self.predictions.mean(0)
-        guess = sharpen(align_distribution(probabilities, data, model), self.sharpening)
-        self.label_counts += histogram(labels, probabilities.shape[1])
-        self.predictions[step % AVERAGED_BATCHES] = probabilities.mean(0)
-        return guess

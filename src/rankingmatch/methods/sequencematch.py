@@ -1,11 +1,10 @@
 """SequenceMatch (Nguyen, 2023): FlexMatch with a medium view between the weak and the strong one."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from rankingmatch.losses import kl_divergence, masked_cross_entropy
-from rankingmatch.methods.flexmatch import flexible_thresholds
 from rankingmatch.methods.passes import joint_logits
 from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task, register_method, shared
 from rankingmatch.methods.targets import LearnedLabels, pseudo_label, sharpen
@@ -31,18 +30,17 @@ class SequenceMatch(Method):
         """L = L_s + λ_u [(1/μB) Σ 1(max(q) ≥ T(q̂)) H(q̂, strong view) + the sum of D over the pairs of views]."""
         labeled, weak, medium, strong = joint_logits(model, *batch.labeled, *batch.unlabeled)
         # The thresholds depend on the earlier steps only; this batch counts from the next step on.
-        pseudo = pseudo_label(weak.detach(), flexible_thresholds(self.learned.counts, self.threshold))
+        pseudo = pseudo_label(weak.detach(), self.learned.thresholds(self.threshold))
         self.learned.update(batch.rows, pseudo_label(weak.detach(), self.threshold))
         labeled_ce = F.cross_entropy(labeled, batch.labels)
         unlabeled_ce = masked_cross_entropy(strong, pseudo.labels, pseudo.confident)
-        pairs = ((weak, medium), (medium, strong), (weak, strong))
-        divergence = torch.stack([self._divergence(target.detach(), logits) for target, logits in pairs]).sum()
+        # D = (1/μB) Σ 1(max(q) ≥ τ) KL(sharpen(q) ‖ prediction), where q is the prediction for the milder view
+        divergences = []
+        for milder, logits in ((weak, medium), (medium, strong), (weak, strong)):
+            q = milder.detach().softmax(1)
+            confident = q.amax(1) >= self.threshold
+            divergences.append((kl_divergence(logits, sharpen(q, self.sharpening)) * confident).mean())
+        divergence = torch.stack(divergences).sum()
         total = labeled_ce + self.unlabeled_weight * (unlabeled_ce + divergence)
         parts = {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce, "divergence": divergence}
         return Losses(total, parts, pseudo)
-
-    def _divergence(self, target: Tensor, logits: Tensor) -> Tensor:
-        """D = (1/μB) Σ 1(max(q) ≥ τ) KL(sharpen(q) ‖ prediction), where q is the prediction for the milder view."""
-        probabilities = target.softmax(1)
-        confident = probabilities.amax(1) >= self.threshold
-        return (kl_divergence(logits, sharpen(probabilities, self.sharpening)) * confident).mean()

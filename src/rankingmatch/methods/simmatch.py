@@ -40,8 +40,19 @@ class SimMatch(Method):
         labeled_ce = F.cross_entropy(labeled.logits, batch.labels)
         aligned = aligned_with_recent(weak.logits.detach().softmax(1), self.recent, context.step)
         with full_precision(aligned.device):
-            self._remember(labeled.features, batch)
-            targets, calibrated = self._exchanged(aligned, weak.features)
+            with torch.no_grad():
+                # z_i ← Normalize(m z_i + (1 - m) z), the first time z; of an image drawn twice, the last z counts.
+                rows, last = batch.labeled_rows, last_occurrence(batch.labeled_rows)
+                decay = self.embedding_decay * (self.labels[rows] >= 0)[:, None].to(self.embeddings)
+                new = self.projection(labeled.features)[last]
+                new = l2_normalized(decay * self.embeddings[rows] + (1 - decay) * new)
+                self.embeddings[rows], self.labels[rows] = new.to(self.embeddings.dtype), batch.labels[last]
+                # p̂ = α p + (1 - α) · sums of w by class; ŵ_i ∝ w_i p(class of i). Images not seen yet have w = 0.
+                similarity = self._similarities(weak.features).softmax(1)
+                one_hot = F.one_hot(self.labels.clamp(min=0), aligned.shape[1]).to(aligned)
+                targets = self.smoothing * aligned + (1 - self.smoothing) * (similarity @ one_hot)
+                calibrated = similarity * (aligned @ one_hot.T)
+                calibrated /= calibrated.sum(1, keepdim=True).clamp(min=torch.finfo(aligned.dtype).tiny)
             confident = targets.amax(1) >= self.threshold
             # H(p̂ · mask, ·) = mask · H(p̂, ·)
             unlabeled_ce = soft_cross_entropy(strong.logits, targets * confident[:, None])
@@ -54,22 +65,3 @@ class SimMatch(Method):
         """z·z_i / t for the labeled images i (n, labeled); of those not seen yet, a number whose exponential is 0."""
         embeddings: Tensor = self.projection(features)
         return (embeddings @ self.embeddings.T / self.similarity_temperature).masked_fill(self.labels < 0, -1e9)
-
-    @torch.no_grad()
-    def _exchanged(self, aligned: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """p̂ = α p + (1 - α) · sums of w by class; ŵ_i ∝ w_i p(class of i). p is `aligned`, w the similarities."""
-        similarity = self._similarities(features).softmax(1)
-        one_hot = F.one_hot(self.labels.clamp(min=0), aligned.shape[1]).to(aligned)
-        # Labeled images not seen yet have w = 0.
-        targets = self.smoothing * aligned + (1 - self.smoothing) * (similarity @ one_hot)
-        calibrated = similarity * (aligned @ one_hot.T)
-        return targets, calibrated / calibrated.sum(1, keepdim=True).clamp(min=torch.finfo(aligned.dtype).tiny)
-
-    @torch.no_grad()
-    def _remember(self, features: Tensor, batch: Batch) -> None:
-        """z_i ← Normalize(m z_i + (1 - m) z), the first time z; of an image drawn twice, the last z counts."""
-        rows, last = batch.labeled_rows, last_occurrence(batch.labeled_rows)
-        decay = self.embedding_decay * (self.labels[rows] >= 0)[:, None].to(self.embeddings)
-        new = l2_normalized(decay * self.embeddings[rows] + (1 - decay) * self.projection(features)[last])
-        self.embeddings[rows] = new.to(self.embeddings.dtype)
-        self.labels[rows] = batch.labels[last]

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.options import option
-from rankingmatch.methods.passes import ViewOutputs
+from rankingmatch.methods.passes import ViewOutputs, fixmatch_losses
 from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
+from rankingmatch.methods.rebalancing import Rebalanced
 from rankingmatch.methods.targets import decay_at_length, update_average
-from rankingmatch.methods.three_views import Rebalanced, fixmatch_losses
 
 
 @register_method("softmatch")
@@ -35,27 +35,22 @@ class SoftMatch(Rebalanced):
     def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_u (1/μB) Σ λ(c) H(q̂, strong view), where c is the confidence after alignment."""
         probabilities = outputs.weak.logits.softmax(1)
-        confidence = self._confidence(probabilities, decay_at_length(self.statistics_decay, context.steps))
-        # λ(c) = exp(-max(μ - c, 0)² / (2σ²/n²)): 1 at the mean and above.
-        below = (self.mean - confidence).clamp(min=0)
-        weights = (-below.square() / (2 * (self.variance / self.sigmas**2).clamp(min=1e-12))).exp()
-        # All rows are used; those reported as confident have the full weight.
-        pseudo = PseudoLabels(probabilities.argmax(1), confidence >= self.mean)
-        return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight, weights)
-
-    def _confidence(self, probabilities: Tensor, decay: float) -> Tensor:
-        """Update the moving averages with the predictions for a batch of weak views; return their confidences."""
-        count, mean = len(probabilities), probabilities.mean(0)
+        count, mean, aligned = len(probabilities), probabilities.mean(0), probabilities
+        decay = decay_at_length(self.statistics_decay, context.steps)
         self.probability.copy_(torch.where(self.probability.any(), self.probability, mean))
         update_average(self.probability, mean, decay)
         if self.uniform_alignment:
             # UA(q) = Normalize(q · (1/C) / p̃). The factor 1/C cancels. A class that is never predicted has p̃ near 0:
             # keep its ratio finite.
             ratio = probabilities / self.probability.clamp(min=1e-6)
-            probabilities = ratio / ratio.sum(1, keepdim=True)
-        confidence = probabilities.amax(1)
-        # The unbiased variance; that of a single row is 0.
-        variance = confidence.var(correction=0) * count / max(count - 1, 1)
+            aligned = ratio / ratio.sum(1, keepdim=True)
+        confidence = aligned.amax(1)
         update_average(self.mean, confidence.mean(), decay)
-        update_average(self.variance, variance, decay)
-        return confidence
+        # The unbiased variance; that of a single row is 0.
+        update_average(self.variance, confidence.var(correction=0) * count / max(count - 1, 1), decay)
+        # λ(c) = exp(-max(μ - c, 0)² / (2σ²/n²)): 1 at the mean and above.
+        below = (self.mean - confidence).clamp(min=0)
+        weights = (-below.square() / (2 * (self.variance / self.sigmas**2).clamp(min=1e-12))).exp()
+        # All rows are used; those reported as confident have the full weight.
+        pseudo = PseudoLabels(probabilities.argmax(1), confidence >= self.mean)
+        return fixmatch_losses(outputs, batch.labels, pseudo, self.unlabeled_weight, weights)

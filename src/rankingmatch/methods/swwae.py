@@ -1,7 +1,7 @@
 """Stacked what-where autoencoder (Zhao et al., 2015): a decoder reconstructs images from pooled maps and switches."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from rankingmatch.core.distributed import gathered, scattered
@@ -35,23 +35,19 @@ class SWWAE(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_s + λ_rec · mean (x - x̃)² + λ_M Σ_m mean (x_m - x̃_m)², over labeled and unlabeled images x."""
         assert isinstance(model, Classifier)
+        assert isinstance(model.backbone, WhatWhereEncoder)
         images = torch.cat([*batch.labeled, *batch.unlabeled])
         # Each of several processes computes its own rows, as in a call of the model.
-        own = self._logits_and_errors(model, scattered(images))
-        logits, of_images, of_maps = (gathered(rows, len(images)) for rows in own)
+        own = model.normalized(scattered(images))
+        logits, pooled = model.backbone.encode(own)
+        inputs = [own, *(maps.what for maps in pooled[:-1])]
+        of_images, *of_stages = (  # mean squared errors (n,)
+            (at_least_float32(whole) - at_least_float32(again)).square().flatten(1).mean(1)
+            for whole, again in zip(inputs, self.decoder(pooled), strict=True)
+        )
+        rows = (at_least_float32(logits), of_images, sum(of_stages, start=torch.zeros_like(of_images)))
+        logits, of_images, of_maps = (gathered(one, len(images)) for one in rows)
         labeled_ce = F.cross_entropy(logits[: len(batch.labels)], batch.labels)
         image_l2, maps_l2 = of_images.mean(), of_maps.mean()
         total = labeled_ce + self.reconstruction_weight * image_l2 + self.intermediate_weight * maps_l2
         return Losses(total, {"labeled_ce": labeled_ce, "image_l2": image_l2, "maps_l2": maps_l2})
-
-    def _logits_and_errors(self, model: Classifier, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (n, classes); mean squared errors of the images (n,), and of the maps, summed over stages (n,)."""
-        encoder, images = model.backbone, model.normalized(images)
-        assert isinstance(encoder, WhatWhereEncoder)
-        logits, pooled = encoder.encode(images)
-        inputs = [images, *(maps.what for maps in pooled[:-1])]
-        errors = [
-            (at_least_float32(whole) - at_least_float32(again)).square().flatten(1).mean(1)
-            for whole, again in zip(inputs, self.decoder(pooled), strict=True)
-        ]
-        return at_least_float32(logits), errors[0], sum(errors[1:], start=torch.zeros_like(errors[0]))

@@ -86,29 +86,28 @@ class LearnedLabels(nn.Module):
     A label takes one byte, or two from 129 classes on, and a step reads and writes those of its batch only, so that
     the pool may be large. FlexMatch and its relatives have one.
 
-    Attributes
-    ----------
-    labels : Tensor
-        Labels (unlabeled images,).
-    counts : Tensor
-        How many images have the label -1, 0, …: (1 + classes,).
+    `labels` is (unlabeled images,), and `counts` (1 + classes,) says how many images have the label -1, 0, ….
     """
 
     def __init__(self, task: Task) -> None:
         super().__init__()
         smallest = torch.int8 if task.classes <= 128 else torch.int16 if task.classes <= 2**15 else torch.int32
         self.labels: Tensor = nn.Buffer(torch.full((task.unlabeled,), -1, dtype=smallest))
-        counts = torch.zeros(1 + task.classes, dtype=torch.long)
-        counts[0] = task.unlabeled
-        self.counts: Tensor = nn.Buffer(counts, persistent=False)
+        self.counts: Tensor = nn.Buffer(torch.zeros(1 + task.classes, dtype=torch.long), persistent=False)
+        self.recount()
         self.register_load_state_dict_post_hook(lambda module, _: module.recount())  # type: ignore[no-untyped-call]
 
     def recount(self) -> None:
-        """Count the labels again, after they have been read from a checkpoint."""
+        """Count the labels, also those that have been read from a checkpoint."""
         self.labels.clamp_(-1, len(self.counts) - 2)  # a damaged file has no other effect
         self.counts.zero_()
         for part in self.labels.split(1 << 20):
             self.counts += torch.bincount(part.long() + 1, minlength=len(self.counts))
+
+    def thresholds(self, tau: float) -> Tensor:
+        """T(c) = τ β(c) / (2 - β(c)), β(c) = images with the label c / max(most of a class, those without a label)."""
+        beta = self.counts[1:] / self.counts.max()
+        return tau * beta / (2 - beta)
 
     @torch.no_grad()
     def update(self, rows: Tensor, pseudo: PseudoLabels) -> None:

@@ -4,8 +4,8 @@ from rankingmatch.core.schedule import Annealing, tsa_threshold
 from rankingmatch.losses import kl_divergence, tsa_cross_entropy
 from rankingmatch.methods.passes import ViewOutputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, register_method, shared
+from rankingmatch.methods.rebalancing import Rebalanced
 from rankingmatch.methods.targets import pseudo_label, sharpen
-from rankingmatch.methods.three_views import Rebalanced
 
 
 @register_method("uda")

@@ -8,7 +8,7 @@ import pytest
 
 from rankingmatch.core.errors import DataError
 from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, Split, make_split, rows_to_json
-from rankingmatch.data.imbalance import long_tail, long_tailed_labels
+from rankingmatch.data.split import long_tail, long_tailed_labels
 
 TEN = tuple("abcdefghij")
 

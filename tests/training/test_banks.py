@@ -129,7 +129,7 @@ def test_onnx_runtime_computes_the_same_maps(split: Split, monkeypatch: pytest.M
 
 def test_a_bank_is_computed_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     state_of(split, "top")
-    monkeypatch.setattr(banks_of_data, "_write", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(banks_of_data, "opened_atomically", lambda *_: pytest.fail("computed again"))
     state_of(split, "top")
 
 

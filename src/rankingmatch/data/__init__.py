@@ -7,7 +7,7 @@ from rankingmatch.data.decode import ImageFile, UnreadableError, decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
 from rankingmatch.data.image_folder import ImageFolder, suggested_settings
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
-from rankingmatch.data.sources import dataset_title, find_source, is_benchmark, is_place
+from rankingmatch.data.sources import dataset_title, find_source, is_place
 from rankingmatch.data.split import DataSettings, assemble_split, hide_labels, make_split, rows_to_json
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "hide_labels",
     "images_below",
     "indices_of_step",
-    "is_benchmark",
     "is_place",
     "labeled_files",
     "make_split",

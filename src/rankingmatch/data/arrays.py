@@ -46,11 +46,6 @@ def label_array(y: Any) -> np.ndarray:
         raise InputError(f"y has the shape {values.shape}; it must have one label per image, (n,)")
     if values.dtype == object and all(isinstance(value, (int, np.integer)) for value in values):
         values = values.astype(np.int64)
-    _check_labels(values)
-    return values
-
-
-def _check_labels(values: np.ndarray) -> None:
     strings = {value for value in values.tolist() if isinstance(value, str)} if values.dtype.kind in "UO" else set()
     for marker in (*_MISSING, "-1"):
         if marker in strings:
@@ -63,6 +58,7 @@ def _check_labels(values: np.ndarray) -> None:
             raise InputError("Unknown label type: continuous; labels must be integers or strings")
     elif values.dtype.kind not in "biuOUST":
         raise InputError(f"Unknown label type: y has the type {values.dtype}; labels must be integers or strings")
+    return values
 
 
 def missing_labels(values: np.ndarray) -> np.ndarray:
@@ -71,13 +67,13 @@ def missing_labels(values: np.ndarray) -> np.ndarray:
         return np.asarray((values == UNLABELED) | np.isnan(values))
     if values.dtype.kind == "b":
         return np.zeros(len(values), dtype=bool)
-    return np.array([_is_missing(value) for value in values.tolist()], dtype=bool)
 
+    def is_missing(value: Any) -> bool:
+        if isinstance(value, (str, bytes)):
+            return len(value) == 0
+        return str(value) in _MISSING or (isinstance(value, (int, float)) and value == UNLABELED)
 
-def _is_missing(value: Any) -> bool:
-    if isinstance(value, (str, bytes)):
-        return len(value) == 0
-    return str(value) in _MISSING or (isinstance(value, (int, float)) and value == UNLABELED)
+    return np.array([is_missing(value) for value in values.tolist()], dtype=bool)
 
 
 def white_of(images: np.ndarray) -> float:

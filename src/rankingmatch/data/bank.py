@@ -73,23 +73,31 @@ def read_bank(directory: Path, files: list[BankFile], progress: Progress = no_pr
     Each file is written completely or not at all, so that an interrupted computation continues with the next file.
     """
     total, done = sum(file.count for file in files), 0
+    maps: dict[str, np.ndarray] = {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         directory.touch()  # it was used now
         delete_old_banks(directory)
-        paths = {file.name: directory / f"{file.name}.npy" for file in files}
         for file in files:
-            path = paths[file.name]
+            path = directory / f"{file.name}.npy"
             try:
-                _map(path, file.count)
+                maps[file.name] = _map(path, file.count)
                 done += file.count
                 continue
             except FileNotFoundError:
                 pass
             except (EOFError, ValueError) as error:
                 log.warning("%s is damaged (%s); it is computed again", path, first_line(error))
-            done = _write(path, file, progress, done, total)
-        return {file.name: _map(paths[file.name], file.count) for file in files}
+            with opened_atomically(path) as output:
+                for index, batch in enumerate(file.batches()):
+                    if index == 0:
+                        header = {"descr": "<f2", "fortran_order": False, "shape": (file.count, *batch.shape[1:])}
+                        np.lib.format.write_array_header_1_0(output, header)
+                    output.write(np.ascontiguousarray(batch, dtype="<f2").tobytes())
+                    done += len(batch)
+                    progress("computing features", done, total)
+            maps[file.name] = _map(path, file.count)
+        return maps
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{directory} cannot be written ({reason}); {writing_remedy(error)}") from error
@@ -100,19 +108,6 @@ def _map(path: Path, count: int) -> np.ndarray:
     if array.dtype != np.float16 or len(array) != count:
         raise ValueError(f"{path.name} has {array.shape} values of type {array.dtype}")
     return array
-
-
-def _write(path: Path, file: BankFile, progress: Progress, done: int, total: int) -> int:
-    """Compute and write a file; returns how many images of the bank are done."""
-    with opened_atomically(path) as output:
-        for index, batch in enumerate(file.batches()):
-            if index == 0:
-                header = {"descr": "<f2", "fortran_order": False, "shape": (file.count, *batch.shape[1:])}
-                np.lib.format.write_array_header_1_0(output, header)
-            output.write(np.ascontiguousarray(batch, dtype="<f2").tobytes())
-            done += len(batch)
-            progress("computing features", done, total)
-    return done
 
 
 def delete_old_banks(directory: Path) -> None:

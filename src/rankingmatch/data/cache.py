@@ -1,6 +1,7 @@
-"""The cache of decoded images: memory-mapped uint8 files, keyed by the checksum of the files they came from."""
+"""The cache of decoded images: memory-mapped uint8 files, keyed by the places, sizes and times of their files."""
 
 import contextlib
+import hashlib
 import json
 import logging
 import math
@@ -15,11 +16,9 @@ import platformdirs
 import torch
 from torch.nn import functional as F
 
-from rankingmatch.core.atomic import write_json
 from rankingmatch.core.errors import DataError, first_line, require, writing_remedy
-from rankingmatch.core.untrusted import check_value, parse_json
 from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Progress
-from rankingmatch.data.files import Distribution, FoundFiles, checksum, find_files, open_files
+from rankingmatch.data.files import Distribution, find_files, open_files
 from rankingmatch.data.readers import Chunk, DatasetStream
 
 log = logging.getLogger(__name__)
@@ -39,9 +38,16 @@ def load_cached(
 ) -> Dataset:
     """Load a dataset from its original files: decoded and resized the first time, memory-mapped from then on."""
     found = find_files(name, distributions, data_dir, other_directories, progress)
-    directory = cache_directory() / f"{name}-{_key(found)}-{FORMAT}"
+    stamp = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in found.paths]
+    directory = cache_directory() / f"{name}-{hashlib.md5(json.dumps(stamp).encode()).hexdigest()}-{FORMAT}"
 
     def decode() -> None:
+        originals = dict(zip(found.distribution.names, found.distribution.files.values(), strict=True))
+        for path in found.paths:
+            if path.name in originals:
+                with path.open("rb") as content:
+                    if hashlib.file_digest(content, "md5").hexdigest() != originals[path.name]:
+                        log.warning("%s is not the original file (its checksum differs); it is used anyway", path)
         with open_files(found) as files:
             write_cache(directory, found.distribution.reader(files))
 
@@ -49,23 +55,21 @@ def load_cached(
     if image_size is None or dataset.train.images.shape[1:3] == (image_size, image_size):
         return dataset
     resized = directory.with_name(f"{directory.name}-{image_size}")
-    return read_or_write(resized, lambda: write_cache(resized, _resized(dataset, image_size)))[0]
 
-
-def cache_directory() -> Path:
-    """The directory of decoded images."""
-    return platformdirs.user_cache_path("rankingmatch") / "decoded"
-
-
-def _resized(dataset: Dataset, side: int) -> DatasetStream:
     def chunks() -> Iterator[Chunk]:
         for name, part in (("train", dataset.train), ("test", dataset.test)):
             assert part is not None
             for start in range(0, len(part), RESIZED_AT_ONCE):
                 rows = slice(start, start + RESIZED_AT_ONCE)
-                yield Chunk(name, resize_images(part.images[rows], side), part.labels[rows])
+                yield Chunk(name, resize_images(part.images[rows], image_size), part.labels[rows])
 
-    return DatasetStream(dataset.classes, chunks(), dataset.folds)
+    stream = DatasetStream(dataset.classes, chunks(), dataset.folds)
+    return read_or_write(resized, lambda: write_cache(resized, stream))[0]
+
+
+def cache_directory() -> Path:
+    """The directory of decoded images."""
+    return platformdirs.user_cache_path("rankingmatch") / "decoded"
 
 
 def resize_images(images: np.ndarray, side: int) -> np.ndarray:
@@ -74,22 +78,6 @@ def resize_images(images: np.ndarray, side: int) -> np.ndarray:
     mode = "bicubic" if side > max(planes.shape[2:]) else "area"
     resized = F.interpolate(planes, (side, side), mode=mode).round().clamp(0, 255).to(torch.uint8)
     return resized.permute(0, 2, 3, 1).contiguous().numpy()
-
-
-def _key(found: FoundFiles) -> str:
-    """The checksum of the files, stored as long as their sizes and times stay the same."""
-    stamp = [[str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns] for path in found.paths]
-    path = cache_directory() / "checksums.json"
-    checksums: dict[str, str] = {}
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        checksums = check_value("checksums", parse_json(path.read_bytes()), dict[str, str])
-    key = json.dumps(stamp)
-    if key not in checksums:
-        checksums[key] = checksum(found)
-        with _write_errors(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, checksums)
-    return checksums[key]
 
 
 @contextlib.contextmanager
@@ -106,36 +94,30 @@ def _write_errors(directory: Path) -> Iterator[None]:
 
 def write_cache(directory: Path, stream: DatasetStream) -> None:
     """Write a dataset chunk by chunk into a temporary directory, which is renamed when it is complete."""
+    shapes: dict[str, tuple[int, ...]] = {}  # (h, w, c) of each part
+    labels: dict[str, list[np.ndarray]] = {}
+    files: dict[str, IO[bytes]] = {}
     with _write_errors(directory.parent), contextlib.ExitStack() as stack:
         directory.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=".making-"))
         stack.callback(shutil.rmtree, temporary, ignore_errors=True)
-        shapes = _write_chunks(temporary, stream)
+        with contextlib.ExitStack() as opened:
+            for part, images, known in stream.chunks:
+                if part not in files:
+                    files[part] = opened.enter_context((temporary / f"{part}.u8").open("wb"))
+                require(images.shape[1:] == shapes.setdefault(part, images.shape[1:]), "images differ in size")
+                require(known.max(initial=-1) < len(stream.classes), "a label is larger than the number of classes")
+                require(known.min(initial=-1) >= UNLABELED, "a label is negative")
+                np.ascontiguousarray(images).tofile(files[part])
+                labels.setdefault(part, []).append(known)
+        for part, chunks in labels.items():
+            np.save(temporary / f"{part}-labels.npy", np.concatenate(chunks))
         folds = [fold.tolist() for fold in stream.folds]
         metadata = {**stream.notes, "classes": stream.classes, "folds": folds, "shapes": shapes}
         (temporary / "about.json").write_text(json.dumps(metadata))
         # If another process has written the same cache meanwhile, this one is not needed.
         if not (directory / "about.json").exists():
             temporary.rename(directory)
-
-
-def _write_chunks(directory: Path, stream: DatasetStream) -> dict[str, tuple[int, ...]]:
-    """Write the images and labels of each part; the result has the shape of its images, (h, w, c)."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    labels: dict[str, list[np.ndarray]] = {}
-    with contextlib.ExitStack() as stack:
-        files: dict[str, IO[bytes]] = {}
-        for part, images, known in stream.chunks:
-            if part not in files:
-                files[part] = stack.enter_context((directory / f"{part}.u8").open("wb"))
-            require(images.shape[1:] == shapes.setdefault(part, images.shape[1:]), "images differ in size")
-            require(known.max(initial=-1) < len(stream.classes), "a label is larger than the number of classes")
-            require(known.min(initial=-1) >= UNLABELED, "a label is negative")
-            np.ascontiguousarray(images).tofile(files[part])
-            labels.setdefault(part, []).append(known)
-    for part, chunks in labels.items():
-        np.save(directory / f"{part}-labels.npy", np.concatenate(chunks))
-    return shapes
 
 
 def read_or_write(directory: Path, write: Callable[[], None]) -> tuple[Dataset, dict[str, Any]]:

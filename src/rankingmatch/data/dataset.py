@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,6 +67,7 @@ class Source(ABC):
     A source knows what it holds before images are read. `find_source` makes one.
     """
 
+    is_folder: ClassVar[bool] = False  # or shards
     name: str  # of a dataset, or the absolute path of a folder or shard
     title: str  # in tables
     description: str  # what it holds, in one or two lines
@@ -83,11 +84,6 @@ class Source(ABC):
     def training(self) -> int | None:
         """The number of training images; None if it is not known before they are read."""
         return None
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder of images, or shards."""
-        return False
 
     @abstractmethod
     def preset(self, image_size: int | None = None) -> dict[str, Any]:

@@ -150,7 +150,13 @@ def view_image(file: ImageFile, side: int) -> Image.Image:
         profile = image.info.get("icc_profile")
         plain = _plain_image(file, image, side, max(image.size)).convert("RGB")
         plain.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
-        return _in_srgb(plain, profile) if profile and image.mode in ("RGB", "RGBA", "P") else plain
+        if profile and image.mode in ("RGB", "RGBA", "P"):
+            with contextlib.suppress(Exception):  # a damaged profile; Pillow may have been built without LittleCMS
+                from PIL import ImageCms
+
+                own, srgb = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
+                return ImageCms.profileToProfile(plain, own, srgb, outputMode="RGB") or plain
+        return plain
 
 
 def decode_files(
@@ -162,8 +168,7 @@ def decode_files(
     squeezed.
     """
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    names = iter(files)
-    at_once = files_at_once(shape)
+    names, at_once = iter(files), files_at_once(shape)
     groups = iter(lambda: tuple(islice(names, at_once)), ())
     with ThreadPoolExecutor(workers) as pool:  # Pillow decodes and resizes without holding the GIL
         pending: deque[Future[DecodedFiles[File]]] = deque(
@@ -203,16 +208,13 @@ def _decode(file: ImageFile, shape: tuple[int, int, int], crop: bool) -> tuple[n
         gray = image.mode in GRAY_MODES
         plain = _plain_image(file, image, DRAFT * max(height, width), min(image.size))
         if plain.size != (width, height):
-            box = _middle(plain.size, width / height) if crop else None
+            # The largest part in the middle with this ratio of width to height, or everything.
+            (across, down), ratio = plain.size, width / height
+            wide, high = (min(across, down * ratio), min(down, across / ratio)) if crop else (across, down)
+            left, top = (across - wide) / 2, (down - high) / 2
+            box = (left, top, left + wide, top + high)
             plain = plain.resize((width, height), FILTER, box, reducing_gap=REDUCING_GAP)
         return np.asarray(_in_mode(plain, "L" if channels == 1 else "RGB")).reshape(shape), gray
-
-
-def _middle(size: tuple[int, int], ratio: float) -> tuple[float, float, float, float]:
-    """The box (left, top, right, bottom) of the largest part in the middle with this ratio of width to height."""
-    width, height = min(size[0], size[1] * ratio), min(size[1], size[0] / ratio)
-    left, top = (size[0] - width) / 2, (size[1] - height) / 2
-    return left, top, left + width, top + height
 
 
 # --- opening -------------------------------------------------------------------------------------------------
@@ -225,13 +227,18 @@ def open_image(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.
     be silenced for a whole process, so this asks Pillow's formats directly, as `open` does, and checks the size itself.
     """
     prefix = stream.read(16)
-    for format, (factory, accepts) in ((format, Image.OPEN[format]) for format in formats):
-        accepted = accepts is None or accepts(prefix)
-        if accepted and format == "PPM" and not _has_short_header(stream):
+    for format in formats:
+        if format not in Image.OPEN:  # as Pillow was built here
             continue
+        factory, accepts = Image.OPEN[format]
+        accepted = accepts is None or accepts(prefix)
         if not accepted or isinstance(accepted, str):  # a str explains why Pillow cannot read the format here
             continue
         stream.seek(0)
+        if format == "PPM":  # width and height must be near its beginning: Pillow reads comments byte by byte
+            if len(re.sub(rb"#[^\r\n]*", b" ", stream.read(4096)).split()) < 3:
+                continue
+            stream.seek(0)
         try:
             image = factory(stream, name)
         except (SyntaxError, IndexError, TypeError, struct.error):  # not this format after all, or damaged
@@ -244,23 +251,12 @@ def open_image(stream: IO[bytes], name: str, formats: tuple[str, ...]) -> Image.
     raise UnreadableError("is not an image")
 
 
-def _has_short_header(stream: IO[bytes]) -> bool:
-    """Whether width and height of a PPM are near its beginning; Pillow reads comments before them byte by byte."""
-    stream.seek(0)
-    return len(re.sub(rb"#[^\r\n]*", b" ", stream.read(4096)).split()) >= 3
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
 @contextlib.contextmanager
 def _opened(file: ImageFile) -> Iterator[Image.Image]:
     """The image in a file; whatever is wrong with it is an UnreadableError."""
     try:
-        with open_file(file) as stream, open_image(stream, str(file), _formats()) as image:
+        Image.init()
+        with open_file(file) as stream, open_image(stream, str(file), FORMATS) as image:
             yield image
     except UnreadableError:
         raise
@@ -313,31 +309,14 @@ def _check_cost(file: ImageFile, image: Image.Image) -> None:
         if progressive and pixels > MOST_PROGRESSIVE_PIXELS:
             raise UnreadableError(f"has {image.width}×{image.height} pixels, too many for a progressive JPEG")
         if progressive or file_size(file) > pixels:
-            scans = _count_scans(file)
+            scans, last = 0, b""
+            with open_file(file) as stream:
+                while block := stream.read(1 << 20):
+                    scans += (last + block).count(b"\xff\xda")  # which compressed pixels never contain
+                    last = block[-1:]
             if scans > MOST_SCANS or scans * pixels > MOST_SCANNED_PIXELS:
                 raise UnreadableError(f"is a JPEG with {scans:,} scans, too many")
 
 
-def _count_scans(file: ImageFile) -> int:
-    """The number of markers that start a scan; compressed pixels never contain these two bytes."""
-    scans, last = 0, b""
-    with open_file(file) as stream:
-        while block := stream.read(1 << 20):
-            scans += (last + block).count(b"\xff\xda")
-            last = block[-1:]
-    return scans
-
-
 def _in_mode(image: Image.Image, mode: str) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)  # `convert` would copy an image of this mode
-
-
-def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image:
-    """An RGB image, converted from its color profile; unchanged if the profile is damaged."""
-    with contextlib.suppress(Exception):  # Pillow may have been built without LittleCMS
-        from PIL import ImageCms
-
-        own = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        converted = ImageCms.profileToProfile(image, own, ImageCms.createProfile("sRGB"), outputMode="RGB")
-        return converted or image
-    return image

@@ -1,7 +1,6 @@
 """A dataset's original files: found as archives or unpacked, downloaded if absent, read without unpacking to disk."""
 
 import contextlib
-import hashlib
 import logging
 import lzma
 import os
@@ -22,8 +21,6 @@ import platformdirs
 from rankingmatch.core.errors import DataError, first_line, setting
 from rankingmatch.data.dataset import Progress, no_progress
 from rankingmatch.data.readers import OriginalFiles, Reader
-
-log = logging.getLogger(__name__)
 
 # What reading a damaged archive raises. RuntimeError: an entry asks for a password.
 DAMAGED = (
@@ -88,7 +85,18 @@ def find_files(
             f"{name} is not in {directories[0]}, the directory that the run's config.json has; put its files there, or "
             f"resume with {setting('data_dir')}"
         )
-    return _download_all(name, distributions[0], directories[0], progress)
+    directory, distribution = directories[0], distributions[0]
+    for url, md5 in distribution.files.items():
+        try:
+            download(url, md5, directory, progress)
+        except (OSError, ValueError) as error:
+            with contextlib.suppress(OSError):
+                directory.rmdir()  # if it was made for this and is still empty
+            reason = type(error).__name__ if isinstance(error, OSError) else first_line(error)
+            raise DataError(
+                f"{name} was not found and cannot be downloaded ({reason}): download {url} and put it into {directory}"
+            ) from error
+    return FoundFiles(distribution, directory, tuple(directory / name for name in distribution.names))
 
 
 def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
@@ -109,33 +117,7 @@ def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
     return None
 
 
-def checksum(found: FoundFiles) -> str:
-    """MD5 of all files together; a warning is logged for a file that is not the original."""
-    sums = []
-    originals = dict(zip(found.distribution.names, found.distribution.files.values(), strict=True))
-    for path in found.paths:
-        with path.open("rb") as file:
-            sums.append(hashlib.file_digest(file, "md5").hexdigest())
-        if sums[-1] != originals.get(path.name, sums[-1]):
-            log.warning("%s is not the original file (its checksum differs); it is used anyway", path)
-    return hashlib.md5("".join(sums).encode()).hexdigest()
-
-
 # --- download ------------------------------------------------------------------------------------------------
-
-
-def _download_all(name: str, distribution: Distribution, directory: Path, progress: Progress) -> FoundFiles:
-    for url, md5 in distribution.files.items():
-        try:
-            download(url, md5, directory, progress)
-        except (OSError, ValueError) as error:
-            with contextlib.suppress(OSError):
-                directory.rmdir()  # if it was made for this and is still empty
-            reason = type(error).__name__ if isinstance(error, OSError) else first_line(error)
-            raise DataError(
-                f"{name} was not found and cannot be downloaded ({reason}): download {url} and put it into {directory}"
-            ) from error
-    return FoundFiles(distribution, directory, tuple(directory / name for name in distribution.names))
 
 
 def download(url: str, md5: str, directory: Path, progress: Progress = no_progress) -> None:

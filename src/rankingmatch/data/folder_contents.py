@@ -1,5 +1,6 @@
 """What a folder of images, or of shards, contains: classes, files and labels, by names alone: no image is opened."""
 
+import contextlib
 import hashlib
 import os
 from collections import Counter
@@ -51,20 +52,16 @@ class FolderContents:
         digest = hashlib.sha256(repr(self.classes).encode("utf-8", "surrogateescape"))
         for part, files in self.parts.items():
             for file, label in files:
-                stamp = _stamp(self.path(file), exactly)
+                path, stamp = self.path(file), "unreadable"
+                if not isinstance(path, str):
+                    stamp = path.stamp(exactly=exactly)
+                else:
+                    with contextlib.suppress(OSError):
+                        status = os.stat(path)  # noqa: PTH116
+                        created = f" {status.st_ctime_ns}" if exactly else ""
+                        stamp = f"{status.st_size} {status.st_mtime_ns}{created}"
                 digest.update(b"%b\0%b\0%d %b\n" % (part.encode(), os.fsencode(file), label, stamp.encode()))
         return digest.hexdigest()[:16]
-
-
-def _stamp(file: ImageFile, exactly: bool) -> str:
-    """The size and the times of a file."""
-    if not isinstance(file, str):
-        return file.stamp(exactly=exactly)
-    try:
-        status = os.stat(file)  # noqa: PTH116
-    except OSError:
-        return "unreadable"
-    return f"{status.st_size} {status.st_mtime_ns}" + (f" {status.st_ctime_ns}" if exactly else "")
 
 
 # --- datasets ------------------------------------------------------------------------------------------------
@@ -196,7 +193,9 @@ def images_below(place: Path) -> Iterator[ImageFile]:
 
     Links are followed, but never in a circle.
     """
-    return stored_images(place) if is_sharded(place) else FolderScanner(Path(), dataset=place).images(place)
+    if is_sharded(place):
+        return stored_images(place)
+    return (os.path.join(place, file) for file in FolderScanner(place).images(place))  # noqa: PTH118
 
 
 def describe_others(endings: Mapping[str, int]) -> str:
@@ -214,9 +213,9 @@ def describe_others(endings: Mapping[str, int]) -> str:
 class FolderScanner:
     """Walks through a folder and notes what the user should know."""
 
-    def __init__(self, root: Path, dataset: Path | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self.dataset = os.path.realpath(dataset or root)  # links do not lead from one part of it into another
+        self.real_root = os.path.realpath(root)  # links do not lead from one part of it into another
         self.notes: list[str] = []
         self.others: Counter[str] = Counter()  # endings of the names of files that are not images
         self.table: str | None = None  # of labels, which may be in the folder
@@ -251,11 +250,30 @@ class FolderScanner:
             )
 
     def labeled_by(self, table: Path, files: list[str]) -> Parts:
-        """Files, relative to the root, with their labels in a CSV file: "train", and "test" if it has any.
+        """Files, relative to the root, with their labels in a journal or another CSV file: "train", and maybe "test".
 
         Images of none of the classes are in no part.
         """
-        labels = self._labels_in(table)
+
+        def relative(file: str) -> str:
+            return os.path.relpath(os.path.join(self.root, file), self.root) if file else file  # noqa: PTH118
+
+        content = read_table(table)
+        labels: dict[str, tuple[str, str]] = {}
+        if is_journal(content):
+            events = replay(parse_events(content, table)[0])
+            labels = {relative(file): (text_name(label), part) for file, (label, part) in events.items()}
+        else:
+            for line, file, label, part in csv_rows(table, content):
+                before, _ = labels.get(relative(file), ("", ""))
+                if before not in ("", label):
+                    both = f"'{before}' and '{label}'"
+                    raise DataError(f"{table}, line {line}: '{printable(file)}' has two labels, {both}")
+                labels[relative(file)] = label, part
+            for label in sorted({label for label, _ in labels.values()} & NOTHING):
+                self.notes.append(
+                    f"'{label}' is a class, because {table} has it as a label; leave it empty if there is none"
+                )
         present = set(files)
         missing = [file for file in labels if file not in present]
         if len(missing) > len(files):
@@ -277,29 +295,6 @@ class FolderScanner:
             )
         return parts
 
-    def _labels_in(self, table: Path) -> dict[str, tuple[str, str]]:
-        """The label and the part of every file in a journal, or in a table that somebody has made."""
-
-        def relative(file: str) -> str:
-            return os.path.relpath(os.path.join(self.root, file), self.root) if file else file  # noqa: PTH118
-
-        content = read_table(table)
-        if is_journal(content):
-            events = replay(parse_events(content, table)[0])
-            return {relative(file): (text_name(label), part) for file, (label, part) in events.items()}
-        labels: dict[str, tuple[str, str]] = {}
-        for line, file, label, part in csv_rows(table, content):
-            name = relative(file)
-            if labels.get(name, ("", ""))[0] not in ("", label):
-                both = f"'{labels[name][0]}' and '{label}'"
-                raise DataError(f"{table}, line {line}: '{printable(file)}' has two labels, {both}")
-            labels[name] = label, part
-        for label in sorted({label for label, _ in labels.values()} & NOTHING):
-            self.notes.append(
-                f"'{label}' is a class, because {table} has it as a label; leave it empty if there is none"
-            )
-        return labels
-
     def images(self, folder: Path, *, stay: bool = False) -> Iterator[str]:
         """The images below a folder, depth first, each folder once; relative to the root if they are in it.
 
@@ -317,36 +312,28 @@ class FolderScanner:
             elif entry.name.startswith("."):
                 continue
             elif is_folder(entry):
-                if reason := self._reason_to_skip(entry, base, stay, seen, len(levels)):
-                    self.notes.append(f"skipped {printable(entry.path)}: {reason}")
+                target, link = os.path.realpath(entry.path), entry.is_symlink()
+                if len(levels) >= DEEPEST:
+                    reason = f"it is more than {DEEPEST} levels deep"
+                elif link and _is_below(base, target):
+                    reason = "it is a link to one of its parent folders"
+                elif link and (_is_below(target, base) or _identity(entry.path) in seen):
+                    reason = "it is a link to a folder that is read already"
+                elif link and (stay or self._overlaps(target)):
+                    reason = "it is a link to a folder outside; move the images here"
                 else:
                     seen.add(_identity(entry.path))
                     levels.append(iter(self._entries(entry.path)))
+                    continue
+                self.notes.append(f"skipped {printable(entry.path)}: {reason}")
             elif _ending(entry.name) not in suffixes:
                 self.others[_ending(entry.name)] += entry.path != self.table
             elif entry.is_symlink() or entry.is_file():  # neither a device nor a pipe
                 yield entry.path.removeprefix(prefix)
 
-    def _reason_to_skip(
-        self, entry: "os.DirEntry[str]", base: str, stay: bool, seen: set[tuple[int, int]], depth: int
-    ) -> str | None:
-        """Why a folder is not read; None if it is."""
-        if depth >= DEEPEST:
-            return f"it is more than {DEEPEST} levels deep"
-        if not entry.is_symlink():
-            return None
-        target = os.path.realpath(entry.path)
-        if _is_below(base, target):
-            return "it is a link to one of its parent folders"
-        if _is_below(target, base) or _identity(entry.path) in seen:
-            return "it is a link to a folder that is read already"
-        if stay or self._overlaps(target):
-            return "it is a link to a folder outside; move the images here"
-        return None
-
     def _overlaps(self, target: str) -> bool:
         """Whether a folder is in the dataset, or the dataset in it."""
-        return _is_below(target, self.dataset) or _is_below(self.dataset, target)
+        return _is_below(target, self.real_root) or _is_below(self.real_root, target)
 
     def _entries(self, folder: "str | Path") -> "list[os.DirEntry[str]]":
         try:

@@ -1,10 +1,10 @@
 """A folder of images, or shards: read into a cache once, with settings that follow from what it holds."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from rankingmatch.core.errors import DataError
 from rankingmatch.core.names import first_few, printable
 from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
 from rankingmatch.data.dataset import UNLABELED, Dataset, Progress, Source, no_progress, under_way
-from rankingmatch.data.decode import Header, UnreadableError, decode_files, read_header
+from rankingmatch.data.decode import UnreadableError, decode_files, read_header
 from rankingmatch.data.folder_contents import FolderContents, describe_others, scan_folder
 from rankingmatch.data.readers import Chunk, DatasetStream
 
@@ -35,23 +35,19 @@ UNLABELED_PER_LABELED = 7  # in a batch
 class ImageFolder(Source):
     """A folder of images, or shards, scanned; `shape` is the median of the shorter sides, but not large."""
 
+    is_folder: ClassVar[bool] = True
     contents: FolderContents
-    headers: tuple[Header, ...]  # of some training images, spread over all of them
+    median_side: int  # of the shorter sides of some training images, spread over all of them
 
     @property
     def side(self) -> int:
         """The median of the images' shorter sides in pixels."""
-        return _median_side(self.headers)
+        return self.median_side
 
     @property
     def training(self) -> int | None:
         """The number of training images."""
         return len(self.contents.parts["train"])
-
-    @property
-    def is_folder(self) -> bool:
-        """True."""
-        return True
 
     def preset(self, image_size: int | None = None) -> dict[str, Any]:
         """Return settings for images of this kind and number, ``image_size`` among them."""
@@ -84,14 +80,25 @@ class ImageFolder(Source):
             fingerprint, exactly = contents.fingerprint(), contents.fingerprint(exactly=True)
         directory = cache_directory() / f"folder-{exactly}-{size}-{FORMAT}"
 
-        def decode() -> None:
+        def decode(channels: int = channels) -> None:
+            notes: dict[str, Any] = {}
+            chunks = _chunks(contents, (side, side, channels), crop, notes, progress)
             try:
-                write_cache(directory, _stream(contents, (side, side, channels), crop, progress))
+                write_cache(directory, DatasetStream(contents.classes, chunks, notes=notes))
             except _ColorFoundError:
-                write_cache(directory, _stream(contents, (side, side, 3), crop, progress))
+                decode(channels=3)
 
         dataset, metadata = read_or_write(directory, decode)
-        return replace(dataset, fingerprint=fingerprint, skipped=_warn(contents, metadata))
+        for note in contents.notes:
+            log.warning("%s", note)
+        for key, problem in SAME_IMAGES.items():
+            if pairs := [f"{mine} = {theirs}" for mine, theirs in metadata[key]]:
+                log.warning(problem, len(pairs), first_few(pairs))
+        skipped = tuple((file, reason) for file, reason in metadata["skipped"])
+        if skipped:
+            reasons = first_few([f"{file} {reason}" for file, reason in skipped])
+            log.warning("skipped %d files: %s", len(skipped), reasons)
+        return replace(dataset, fingerprint=fingerprint, skipped=skipped)
 
 
 def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> ImageFolder:
@@ -106,7 +113,12 @@ def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
             continue
     if not headers:
         raise DataError(f"{root} has no image that can be read; {printable(files[0][0])}, for example, cannot be read")
-    side = min(LARGEST_DEFAULT_SIDE, _median_side(headers))
+    heights, widths = [header.height for header in headers], [header.width for header in headers]
+    median_side = int(np.median(np.minimum(heights, widths)))
+    smallest, sizes = f"{min(heights)}×{min(widths)}", f"{max(heights)}×{max(widths)}"
+    if smallest != sizes:
+        sizes = f"{int(np.median(heights))}×{int(np.median(widths))} ({smallest} to {sizes})"
+    side = min(LARGEST_DEFAULT_SIDE, median_side)
     shape = (side, side, 1 if all(header.gray for header in headers) else 3)
     counts = contents.counts()
     names = ", ".join(f"{printable(name)} {count:,}" for name, count in zip(contents.classes, counts, strict=True))
@@ -114,24 +126,11 @@ def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
     description = (
         f"{len(counts)} classes: {names}\n"
         f"{sum(counts):,} labeled, {len(files) - sum(counts):,} unlabeled, "
-        f"{', '.join(f'{count:,} {part}' for part, count in held_out.items())} images, {_sizes(headers)} pixels, "
+        f"{', '.join(f'{count:,} {part}' for part, count in held_out.items())} images, {sizes} pixels, "
         f"{'grayscale' if shape[2] == 1 else 'color'}{describe_others(contents.other_files)}"
     )
     evaluated = sum(held_out.values())
-    return ImageFolder(str(root), root.name, description, shape, len(counts), evaluated, contents, tuple(headers))
-
-
-def _median_side(headers: Sequence[Header]) -> int:
-    return int(np.median([min(header.height, header.width) for header in headers]))
-
-
-def _sizes(headers: Sequence[Header]) -> str:
-    """The median height and width, with the extremes if images differ."""
-    heights, widths = [header.height for header in headers], [header.width for header in headers]
-    smallest, largest = f"{min(heights)}×{min(widths)}", f"{max(heights)}×{max(widths)}"
-    if smallest == largest:
-        return smallest
-    return f"{int(np.median(heights))}×{int(np.median(widths))} ({smallest} to {largest})"
+    return ImageFolder(str(root), root.name, description, shape, len(counts), evaluated, contents, median_side)
 
 
 def suggested_settings(height: int, width: int, channels: int, count: int) -> dict[str, Any]:
@@ -154,35 +153,14 @@ def suggested_settings(height: int, width: int, channels: int, count: int) -> di
     }
 
 
-def _warn(contents: FolderContents, metadata: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Log what is wrong with a folder; the result has the skipped files and the reasons."""
-    for note in contents.notes:
-        log.warning("%s", note)
-    for key, problem in SAME_IMAGES.items():
-        if pairs := [f"{mine} = {theirs}" for mine, theirs in metadata[key]]:
-            log.warning(problem, len(pairs), first_few(pairs))
-    skipped = tuple((file, reason) for file, reason in metadata["skipped"])
-    if skipped:
-        log.warning("skipped %d files: %s", len(skipped), first_few([f"{file} {reason}" for file, reason in skipped]))
-    return skipped
-
-
-# --- pixels --------------------------------------------------------------------------------------------------
-
-
 class _ColorFoundError(Exception):
     """The images whose headers were read are grayscale, but others are not."""
-
-
-def _stream(contents: FolderContents, shape: tuple[int, int, int], crop: bool, progress: Progress) -> DatasetStream:
-    notes: dict[str, Any] = {}
-    return DatasetStream(contents.classes, _chunks(contents, shape, crop, notes, progress), notes=notes)
 
 
 def _chunks(
     contents: FolderContents, shape: tuple[int, int, int], crop: bool, notes: dict[str, Any], progress: Progress
 ) -> Iterator[Chunk]:
-    """All images, part by part; at the end, `notes` has the skipped files and the images that are there twice."""
+    """All images, part by part; at the end, `notes` has the skipped files and the pairs of files of `SAME_IMAGES`."""
     total, done = sum(map(len, contents.parts.values())), 0
     seen: dict[str, list[tuple[int, str]]] = {"train": [], "validation": [], "test": []}  # checksums of the pixels
     skipped: list[list[str]] = []
@@ -208,22 +186,16 @@ def _chunks(
             for label, name in enumerate(contents.classes):
                 if label not in readable:
                     raise DataError(f"{contents.root}: no image of the class '{printable(name)}' can be read; add some")
-    notes["skipped"] = skipped
-    notes.update(_same_images(seen, classes))
-
-
-def _same_images(seen: dict[str, list[tuple[int, str]]], classes: dict[str, int]) -> dict[str, list[list[str]]]:
-    """The pairs of files of `SAME_IMAGES`, by the checksums of each part's images and the labels of training images."""
     validation = dict(seen["validation"])
     evaluated = validation | dict(seen["test"])
     labeled: dict[int, str] = {}
-    contradictory = []
-    for checksum, file in seen["train"]:
-        if classes[file] != UNLABELED and classes[labeled.setdefault(checksum, file)] != classes[file]:
-            contradictory.append((labeled[checksum], file))
-    pairs = {
+    pairs: dict[str, list[tuple[str, str]]] = {
         "repeated": [(file, evaluated[checksum]) for checksum, file in seen["train"] if checksum in evaluated],
-        "contradictory": contradictory,
+        "contradictory": [],
         "shared": [(validation[checksum], file) for checksum, file in seen["test"] if checksum in validation],
     }
-    return {kind: [[printable(mine), printable(theirs)] for mine, theirs in found] for kind, found in pairs.items()}
+    for checksum, file in seen["train"]:
+        if classes[file] != UNLABELED and classes[labeled.setdefault(checksum, file)] != classes[file]:
+            pairs["contradictory"].append((labeled[checksum], file))
+    notes["skipped"] = skipped
+    notes |= {kind: [(printable(mine), printable(theirs)) for mine, theirs in found] for kind, found in pairs.items()}

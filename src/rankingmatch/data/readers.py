@@ -93,7 +93,6 @@ def _damage(name: str) -> Iterator[None]:
 
 # --- CIFAR ---------------------------------------------------------------------------------------------------
 
-
 # The training batches, the test batch and the class names, and what labels are called.
 CIFAR_FILES = {
     10: (tuple(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta", "label"),
@@ -217,24 +216,20 @@ def read_svhn(files: OriginalFiles) -> DatasetStream:
     """Read SVHN's cropped digits: X (32, 32, 3, n), and y with 10 for the digit 0."""
     from scipy.io import loadmat, whosmat
 
-    def chunk(part: str, name: str) -> Chunk:
-        with files.open(name) as file:
-            shapes = {variable: shape for variable, shape, _ in whosmat(file)}  # checked before they get memory
-            require(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
-            require(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
-            file.seek(0)
-            values = loadmat(file, variable_names=["X", "y"])
-        images, labels = values["X"], values["y"].ravel()
-        valid = images.dtype == np.uint8 and images.shape == (32, 32, 3, len(labels)) and labels.dtype.kind in "uif"
-        require(valid, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
-        return Chunk(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
-
     def chunks() -> Iterator[Chunk]:
         for part in ("train", "test"):
             name = f"{part}_32x32.mat"
-            with _damage(name):  # scipy raises many types for a damaged file
-                found = chunk(part, name)
-            yield found
+            with _damage(name), files.open(name) as file:
+                shapes = {variable: shape for variable, shape, _ in whosmat(file)}  # checked before they get memory
+                require(shapes["X"] == (32, 32, 3, max(shapes["y"])), f"{name} has X of shape {shapes['X']}")
+                require(3072 * shapes["X"][3] <= LARGEST, f"{name} has {shapes['X'][3]} images")
+                file.seek(0)
+                values = loadmat(file, variable_names=["X", "y"])
+                images, labels = values["X"], values["y"].ravel()
+                fits = images.shape == (32, 32, 3, len(labels))
+                valid = images.dtype == np.uint8 and fits and labels.dtype.kind in "uif"
+                require(valid, f"{name} has X of shape {images.shape} for {len(labels)} labels of type {labels.dtype}")
+            yield Chunk(part, images.transpose(3, 0, 1, 2), labels.astype(np.int64) % 10)
 
     return DatasetStream(tuple("0123456789"), chunks())
 
@@ -247,29 +242,27 @@ STL10_BYTES = 3 * 96 * 96
 def read_stl10(files: OriginalFiles) -> DatasetStream:
     """Read STL-10's binary version: labels from 1, images column by column; unlabeled images follow labeled ones."""
 
-    def chunks(part: str, name: str, labels: np.ndarray | None) -> Iterator[Chunk]:
-        count = 0
-        with files.open(f"{name}_X.bin") as file:
-            while content := file.read(1000 * STL10_BYTES):
-                require(len(content) % STL10_BYTES == 0, f"{name}_X.bin ends in the middle of an image")
-                images = np.frombuffer(content, np.uint8).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
-                known = np.full(len(images), UNLABELED) if labels is None else labels[count : count + len(images)]
-                require(len(known) == len(images), f"{name}_X.bin has more images than labels")
-                count += len(images)
-                yield Chunk(part, images, known)
-        require(labels is None or count == len(labels), f"{name}_X.bin has fewer images than labels")
-
-    def parts() -> Iterator[Chunk]:
-        for name in ("train", "test"):
-            labels = np.frombuffer(files.content(f"{name}_y.bin"), np.uint8)
-            yield from chunks(name, name, labels.astype(np.int64) - 1)
-        yield from chunks("train", "unlabeled", None)
+    def chunks() -> Iterator[Chunk]:
+        for name in ("train", "test", "unlabeled"):
+            labels = None
+            if name != "unlabeled":
+                labels = np.frombuffer(files.content(f"{name}_y.bin"), np.uint8).astype(np.int64) - 1
+            count = 0
+            with files.open(f"{name}_X.bin") as file:
+                while content := file.read(1000 * STL10_BYTES):
+                    require(len(content) % STL10_BYTES == 0, f"{name}_X.bin ends in the middle of an image")
+                    images = np.frombuffer(content, np.uint8).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)
+                    known = np.full(len(images), UNLABELED) if labels is None else labels[count : count + len(images)]
+                    require(len(known) == len(images), f"{name}_X.bin has more images than labels")
+                    count += len(images)
+                    yield Chunk("test" if name == "test" else "train", images, known)
+            require(labels is None or count == len(labels), f"{name}_X.bin has fewer images than labels")
 
     lines = [line.split() for line in files.lines("fold_indices.txt")]
     valid = all(word.isdecimal() and len(word) < 9 for line in lines for word in line)
     require(valid, "fold_indices.txt has words that are not row numbers")
     folds = tuple(np.array(line, dtype=np.int64) for line in lines)
-    return DatasetStream(tuple(" ".join(files.lines("class_names.txt")).split()), parts(), folds)
+    return DatasetStream(tuple(" ".join(files.lines("class_names.txt")).split()), chunks(), folds)
 
 
 # --- Tiny ImageNet -------------------------------------------------------------------------------------------
@@ -295,21 +288,20 @@ def read_tiny_imagenet(files: OriginalFiles) -> DatasetStream:
     test = [(f"val/images/{name}", label_of[wnid]) for name, wnid in pairs]
     require(bool(train) and bool(test), f"{files.place} has no images")
 
+    def pixels(name: str) -> np.ndarray:
+        with _damage(name):
+            image = open_image(io.BytesIO(files.content(name)), name, ("JPEG",))
+            require(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
+            return np.asarray(image.convert("RGB"))
+
     def chunks(size: int = 1000) -> Iterator[Chunk]:
         for part, labeled in (("train", train), ("test", test)):
             for start in range(0, len(labeled), size):
                 chunk = labeled[start : start + size]
-                images = np.stack([_jpeg(files, name) for name, _ in chunk])
+                images = np.stack([pixels(name) for name, _ in chunk])
                 yield Chunk(part, images, np.array([label for _, label in chunk], dtype=np.int64))
 
     return DatasetStream(classes, chunks())
-
-
-def _jpeg(files: OriginalFiles, name: str) -> np.ndarray:
-    with _damage(name):  # Pillow raises many types for a damaged file
-        image = open_image(io.BytesIO(files.content(name)), name, ("JPEG",))
-        require(image.size == (64, 64), f"{name} is {image.size[0]}×{image.size[1]}, not 64×64")
-        return np.asarray(image.convert("RGB"))
 
 
 # --- idx (Fashion-MNIST) -------------------------------------------------------------------------------------

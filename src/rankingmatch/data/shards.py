@@ -197,11 +197,17 @@ def _members(shard: Shard) -> Iterator[Member]:
         with shard.open() as file:
             for info in _headers(file):
                 parts = [part for part in info.name.split("/") if part not in ("", ".")]
-                refused = _reason_to_refuse(info, parts)
-                hidden = any(part.startswith(".") and part != ".." for part in parts)
-                if not (info.isdir() or hidden):
-                    name = info.name if refused else "/".join(parts)
-                    yield Member(shard, name, info.offset_data, info.size, refused)
+                if info.isdir() or any(part.startswith(".") and part != ".." for part in parts):
+                    continue
+                refused = ""
+                if info.issym() or info.islnk():
+                    refused = "is a link"
+                elif info.issparse() or not info.isreg():
+                    refused = "is not a plain file"
+                elif info.name.startswith("/") or ".." in parts:
+                    refused = "has a name that leads out of the shard"
+                name = info.name if refused else "/".join(parts)
+                yield Member(shard, name, info.offset_data, info.size, refused)
     except UnreadableError as error:
         raise DataError(f"{printable(shard.path)} {error}") from error
     except Exception as error:  # tarfile raises many types for a damaged file
@@ -240,15 +246,6 @@ class _Forward:
         if size > MOST_HEADER:
             raise tarfile.ReadError(f"a header has {size:,} bytes")
         return self._file.read(size)
-
-
-def _reason_to_refuse(info: tarfile.TarInfo, parts: list[str]) -> str:
-    """Why a member is not read; empty if it is."""
-    if info.issym() or info.islnk():
-        return "is a link"
-    if info.issparse() or not info.isreg():
-        return "is not a plain file"
-    return "has a name that leads out of the shard" if info.name.startswith("/") or ".." in parts else ""
 
 
 def _label(members: Mapping[str, Member], name: str) -> str:

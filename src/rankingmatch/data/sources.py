@@ -17,7 +17,7 @@ def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | No
     """
     if not name:
         raise ConfigError(f"{setting('data')} is empty; give a dataset or a folder of images")
-    if is_benchmark(name):
+    if name in BENCHMARKS:
         for option, value in (("unlabeled", unlabeled), ("labels_csv", labels_csv)):
             if value is not None:
                 raise ConfigError(f"{setting(option)} is for a folder of images, but {name} is a dataset; leave it out")
@@ -37,11 +37,6 @@ def is_place(name: str) -> bool:
     return Path(name).is_dir() or is_sharded(Path(name))
 
 
-def is_benchmark(name: str) -> bool:
-    """Whether a name is that of a dataset; any other name is a path."""
-    return name in BENCHMARKS
-
-
 def dataset_title(name: str) -> str:
     """The `title` of the source of this name, whether or not the folder is there."""
-    return BENCHMARKS[name].title if is_benchmark(name) else Path(name).resolve().name
+    return BENCHMARKS[name].title if name in BENCHMARKS else Path(name).resolve().name

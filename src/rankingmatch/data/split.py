@@ -12,7 +12,6 @@ from rankingmatch.core.options import option
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.core.untrusted import read_json
 from rankingmatch.data.dataset import UNLABELED, Dataset, Split
-from rankingmatch.data.imbalance import keep_of_each_class, long_tailed_labels, long_tailed_unlabeled_rows
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +96,15 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
         labeled = np.sort(dataset.folds[seed % len(dataset.folds)])
         held_out = np.setdiff1d(np.flatnonzero(truth != UNLABELED), labeled)
     else:
-        held_out = _held_out_rows(dataset, settings.validation, rng)
+        held_out = np.empty(0, dtype=np.int64)
+        if settings.validation and dataset.validation is None:
+            candidates = np.flatnonzero(truth != UNLABELED)
+            if settings.validation >= len(candidates):
+                raise DataError(
+                    f"{setting('validation')} is {settings.validation}, which leaves none of the {len(candidates)} "
+                    "labeled images for training; lower it"
+                )
+            held_out = np.sort(rng.permutation(candidates)[: settings.validation])
         known = truth.copy()
         known[held_out] = UNLABELED
         if imbalance is not None:
@@ -115,7 +122,13 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
             f"{setting('validation')}"
         )
     if settings.split is None and (imbalance or settings.unlabeled_imbalance):
-        unlabeled = _long_tailed_rest(dataset, labeled, held_out, settings, rng)
+        rest = np.setdiff1d(np.arange(len(truth)), np.concatenate([labeled, held_out]))
+        if settings.unlabeled_imbalance is None and (not settings.labels or not (truth[rest] != UNLABELED).any()):
+            # All labels of the long tail are kept; an image that is left out of it is not used without its label.
+            unlabeled = np.asarray(rest[truth[rest] == UNLABELED])
+        else:
+            gamma = settings.unlabeled_imbalance or imbalance or 1.0
+            unlabeled = long_tailed_unlabeled_rows(truth, rest, gamma, dataset.classes, rng)
     return assemble_split(
         dataset,
         labeled,
@@ -124,19 +137,6 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
         include_labeled=settings.include_labeled,
         balanced=settings.balanced,
     )
-
-
-def _long_tailed_rest(
-    dataset: Dataset, labeled: np.ndarray, held_out: np.ndarray, settings: DataSettings, rng: np.random.Generator
-) -> np.ndarray:
-    """The unlabeled rows of a long-tailed split; images whose true class is not known are all among them."""
-    truth = dataset.train.labels
-    rest = np.setdiff1d(np.arange(len(truth)), np.concatenate([labeled, held_out]))
-    imbalance = settings.unlabeled_imbalance
-    if imbalance is None and (not settings.labels or not (truth[rest] != UNLABELED).any()):
-        # All labels of the long tail are kept; an image that is left out of it is not used without its label.
-        return np.asarray(rest[truth[rest] == UNLABELED])
-    return long_tailed_unlabeled_rows(truth, rest, imbalance or settings.imbalance or 1.0, dataset.classes, rng)
 
 
 def assemble_split(
@@ -164,27 +164,24 @@ def assemble_split(
         used[unlabeled] = True
     used[held_out] = False
     used[labeled] = include_labeled
-    validation = train.take(held_out) if len(held_out) else dataset.validation
+    drawn = labeled
+    if balanced:  # the rows of smaller classes are repeated until each class has as many as the largest
+        counts = np.bincount(known := train.labels[labeled])
+        drawn = np.concatenate([np.resize(labeled[known == label], counts.max()) for label in np.flatnonzero(counts)])
     return Split(
         classes=dataset.classes,
         images=train.images,
         labels=labels,
         truth=truth,
         labeled_rows=labeled,
-        drawn_rows=_balanced_rows(labeled, train.labels[labeled]) if balanced else labeled,
+        drawn_rows=drawn,
         unlabeled_rows=np.flatnonzero(used).astype(row_type),
         validation_rows=held_out,
-        validation=validation,
+        validation=train.take(held_out) if len(held_out) else dataset.validation,
         test=dataset.test,
         fingerprint=dataset.fingerprint,
         skipped=dataset.skipped,
     )
-
-
-def _balanced_rows(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Repeat the rows of smaller classes until each class has as many as the largest."""
-    counts = np.bincount(labels)
-    return np.concatenate([np.resize(rows[labels == label], counts.max()) for label in np.flatnonzero(counts)])
 
 
 def rows_to_json(split: Split) -> dict[str, Any]:
@@ -226,19 +223,6 @@ def read_rows(path: Path, truth: np.ndarray, fingerprint: str = "") -> tuple[np.
     return np.sort(labeled), np.sort(held_out), np.sort(unlabeled) if "unlabeled" in values else None
 
 
-def _held_out_rows(dataset: Dataset, count: int, rng: np.random.Generator) -> np.ndarray:
-    """The rows held out for validation: none if the dataset has validation images."""
-    if count == 0 or dataset.validation is not None:
-        return np.empty(0, dtype=np.int64)
-    known = np.flatnonzero(dataset.train.labels != UNLABELED)
-    if count >= len(known):
-        raise DataError(
-            f"{setting('validation')} is {count}, which leaves none of the {len(known)} labeled images for training; "
-            "lower it"
-        )
-    return np.sort(rng.permutation(known)[:count])
-
-
 def hide_labels(labels: np.ndarray, count: int, classes: tuple[str, ...], rng: np.random.Generator) -> np.ndarray:
     """Hide all but `count` labels, the same number for each class; hidden are -1.
 
@@ -263,3 +247,91 @@ def hide_labels(labels: np.ndarray, count: int, classes: tuple[str, ...], rng: n
     while missing := count - int(kept.sum()):
         kept[np.flatnonzero(available > kept)[:missing]] += 1
     return keep_of_each_class(labels, kept, rng)
+
+
+def long_tail(classes: int, imbalance: float) -> np.ndarray:
+    """The size of each class relative to the largest, with exponential decay: N_k / N_1 = γ^(-(k-1)/(K-1)).
+
+    `imbalance` is γ, the size of the first class divided by that of the last; below 1, the last class is the largest.
+    """
+    exponents = -np.arange(classes) / max(classes - 1, 1)
+    sizes = np.float64(imbalance) ** exponents
+    return np.asarray(sizes / sizes.max())
+
+
+def keep_of_each_class(labels: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Hide all but `sizes` labels of each class, chosen at random; hidden are -1."""
+    visible = np.full_like(labels, UNLABELED)
+    for label, size in enumerate(sizes):
+        visible[rng.permutation(np.flatnonzero(labels == label))[:size]] = label
+    return visible
+
+
+def long_tailed_labels(
+    labels: np.ndarray, count: int | None, imbalance: float, classes: tuple[str, ...], rng: np.random.Generator
+) -> np.ndarray:
+    """Hide labels so that `count` remain, with a long tail, or without a count as many as there can be; hidden are -1.
+
+    The sizes are ⌊N_1 γ^(-(k-1)/(K-1))⌋ with the largest N_1 whose total is at most `count`. What is missing
+    to `count`, fewer labels than there are classes, goes to the classes that lost most by rounding down.
+    """
+    available = np.bincount(labels[labels != UNLABELED], minlength=len(classes))
+    shares = long_tail(len(classes), imbalance)
+    if not count:
+        return keep_of_each_class(labels, _most(available, "imbalance", imbalance, classes, "labeled"), rng)
+    largest = int(count / shares.sum())
+    while _rounded_down(largest + 1, shares).sum() <= count:
+        largest += 1
+    sizes = _rounded_down(largest, shares)
+    sizes[np.argsort(sizes - largest * shares, kind="stable")[: count - sizes.sum()]] += 1
+    if sizes.min() < 1:
+        least = int(_rounded_down(np.ceil(1 / shares.min() - 1e-9), shares).sum())
+        raise DataError(
+            f"{setting('labels')} is {count}, too few for {setting('imbalance')} {imbalance:g}: the class "
+            f"'{classes[int(shares.argmin())]}' would have none; give at least {least}, or an imbalance closer to 1"
+        )
+    if (sizes > available).any():
+        short = int(np.argmax(sizes - available))
+        raise DataError(
+            f"{setting('labels')} is {count} and {setting('imbalance')} is {imbalance:g}, which needs {sizes[short]} "
+            f"labeled images of the class '{classes[short]}', but it has {available[short]}; lower the number of labels"
+        )
+    return keep_of_each_class(labels, sizes, rng)
+
+
+def long_tailed_unlabeled_rows(
+    truth: np.ndarray, rows: np.ndarray, imbalance: float, classes: tuple[str, ...], rng: np.random.Generator
+) -> np.ndarray:
+    """Of the unlabeled `rows`, the most that have a long tail, in ascending order.
+
+    `truth` has the true classes; -1 where they are not known. Such images are never left out.
+    """
+    labels = truth[rows]
+    available = np.bincount(labels[labels != UNLABELED], minlength=len(classes))
+    if not available.any():
+        raise DataError(
+            f"{setting('unlabeled_imbalance')} is {imbalance:g}, but the true class of no unlabeled image is known; "
+            "remove it"
+        )
+    sizes = _most(available, "unlabeled_imbalance", imbalance, classes, "unlabeled")
+    kept = keep_of_each_class(labels, sizes, rng) != UNLABELED
+    return np.sort(rows[kept | (labels == UNLABELED)])
+
+
+def _rounded_down(largest: float, shares: np.ndarray) -> np.ndarray:
+    """⌊N_1 · share⌋, where a product such as 1500 · 0.01 is not rounded down to 14."""
+    return np.floor(largest * shares + 1e-9).astype(np.int64)
+
+
+def _most(available: np.ndarray, name: str, imbalance: float, classes: tuple[str, ...], kind: str) -> np.ndarray:
+    """The largest sizes of a long tail that are available; DataError if a class would have none."""
+    shares = long_tail(len(classes), imbalance)
+    largest = np.floor((available / shares).min() + 1e-9)
+    sizes = _rounded_down(largest, shares)
+    if sizes.min() < 1:
+        scarce, smallest = int((available / shares).argmin()), int(shares.argmin())
+        raise DataError(
+            f"{setting(name)} is {imbalance:g}, too far from 1 for the {available[scarce]} {kind} images of the class "
+            f"'{classes[scarce]}': the class '{classes[smallest]}' would have none"
+        )
+    return sizes

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.data import (
-    UNLABELED,
-    Dataset,
-    DataSettings,
-    Images,
-    hide_labels,
-    make_split,
-    rows_to_json,
-)
+from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, hide_labels, make_split, rows_to_json
 
 NAMES = ("cat", "dog", "owl")
 

@@ -5,9 +5,8 @@ from rankingmatch.data.benchmarks import BENCHMARKS, Benchmark, benchmark
 from rankingmatch.data.dataset import UNLABELED, Dataset, Images, Progress, Source, Split, no_progress, under_way
 from rankingmatch.data.decode import ImageFile, UnreadableError, decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
-from rankingmatch.data.image_folder import ImageFolder, suggested_settings
+from rankingmatch.data.image_folder import ImageFolder, dataset_title, find_source, is_place, suggested_settings
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
-from rankingmatch.data.sources import dataset_title, find_source, is_place
 from rankingmatch.data.split import DataSettings, assemble_split, hide_labels, make_split, rows_to_json
 
 __all__ = [

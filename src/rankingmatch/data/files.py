@@ -117,9 +117,6 @@ def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
     return None
 
 
-# --- download ------------------------------------------------------------------------------------------------
-
-
 def download(url: str, md5: str, directory: Path, progress: Progress = no_progress) -> None:
     """Download a file and verify its checksum; an interrupted download is kept in a .part file, and resumed."""
     import pooch
@@ -148,9 +145,6 @@ def download(url: str, md5: str, directory: Path, progress: Progress = no_progre
 
     pooch.get_logger().setLevel(logging.WARNING)  # `progress` reports what it would log
     pooch.retrieve(url, f"md5:{md5}", fname=name, path=directory, downloader=fetch)
-
-
-# --- archives ------------------------------------------------------------------------------------------------
 
 
 @contextmanager

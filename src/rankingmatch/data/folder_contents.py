@@ -13,7 +13,7 @@ from rankingmatch.core.names import first_few, printable, text_name
 from rankingmatch.data.dataset import HELD_OUT, LABELED, UNLABELED
 from rankingmatch.data.decode import CONVERT, FOREIGN, ImageFile, StoredImage, image_suffixes
 from rankingmatch.data.label_journal import csv_rows, is_journal, parse_events, read_table, replay
-from rankingmatch.data.shards import SHARDS, is_folder, is_sharded, scan_shards, stored_images
+from rankingmatch.data.shards import SHARDS, is_folder, scan_shards, shards_at, stored_images
 
 DEEPEST = 100  # levels of folders
 # Labels that other programs write where there is none.
@@ -38,9 +38,9 @@ class FolderContents:
         """The path of a file, or the image in a shard."""
         return self.stored.get(file) or os.path.join(self.root, file)  # noqa: PTH118
 
-    def counts(self, part: str = "train") -> list[int]:
-        """The number of images that each class has in a part."""
-        counts = Counter(label for _, label in self.parts.get(part, ()))
+    def counts(self) -> list[int]:
+        """The number of training images that each class has."""
+        counts = Counter(label for _, label in self.parts["train"])
         return [counts[label] for label in range(len(self.classes))]
 
     def fingerprint(self, *, exactly: bool = False) -> str:
@@ -64,9 +64,6 @@ class FolderContents:
         return digest.hexdigest()[:16]
 
 
-# --- datasets ------------------------------------------------------------------------------------------------
-
-
 def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> FolderContents:
     """List the images of a folder in any of the layouts, or of shards.
 
@@ -75,16 +72,36 @@ def scan_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | No
     Shards have their labels in them, and such words in their names.
     """
     scanner, stored = FolderScanner(root), dict[str, StoredImage]()
-    if is_sharded(root):
+    if shards_at(root):
         parts = _sharded_parts(scanner, labels_csv, stored)
     else:
         parts = _folder_parts(scanner, unlabeled, labels_csv)
     more = [file for file, _ in parts.pop("unlabeled", ())]
     classes = tuple(sorted({name for _, name in parts["train"] if name}))
-    _check_classes(root, classes, parts, describe_others(scanner.others), sharded=bool(stored))
+    others = describe_others(scanner.others)
+    if not classes and stored:
+        raise DataError(
+            f"the training images in the shards of {root} have no labels; add KEY.cls or KEY.json with a label for "
+            f"KEY.jpg, or use {setting('labels_csv')}"
+        )
+    if not classes:
+        raise DataError(
+            f"{root} has no class folders with images{others}; make a folder of images for each class, in it or in "
+            f"its folder labeled/, or use {setting('labels_csv')}"
+        )
+    if len(classes) == 1:
+        raise DataError(
+            f"{root} has only one class, '{printable(classes[0])}'{others}; add images that are not of the class"
+        )
+    for part in ("validation", "test"):
+        if unseen := sorted({name for _, name in parts.get(part, ())} - set(classes)):
+            raise DataError(
+                f"{root}: the class '{printable(unseen[0])}' of the {part} images has no training images; label some, "
+                "or delete those images"
+            )
     index = {name: label for label, name in enumerate(classes)} | {"": UNLABELED}
     labeled = {part: [(file, index[name]) for file, name in files] for part, files in parts.items() if files}
-    if unlabeled is not None and is_sharded(unlabeled):
+    if unlabeled is not None and shards_at(unlabeled):
         elsewhere = {str(image): image for image in stored_images(unlabeled)}
         stored.update(elsewhere)
         more += elsewhere
@@ -139,37 +156,13 @@ def _labeled_root(root: Path) -> Path:
     return present[0] if present else root
 
 
-def _check_classes(root: Path, classes: tuple[str, ...], parts: Parts, others: str, *, sharded: bool) -> None:
-    if not classes and sharded:
-        raise DataError(
-            f"the training images in the shards of {root} have no labels; add KEY.cls or KEY.json with a label for "
-            f"KEY.jpg, or use {setting('labels_csv')}"
-        )
-    if not classes:
-        raise DataError(
-            f"{root} has no class folders with images{others}; make a folder of images for each class, in it or in "
-            f"its folder labeled/, or use {setting('labels_csv')}"
-        )
-    if len(classes) == 1:
-        raise DataError(
-            f"{root} has only one class, '{printable(classes[0])}'{others}; add images that are not of the class"
-        )
-    for part in ("validation", "test"):
-        unseen = sorted({name for _, name in parts.get(part, ()) if name not in classes})
-        if unseen:
-            raise DataError(
-                f"{root}: the class '{printable(unseen[0])}' of the {part} images has no training images; label some, "
-                "or delete those images"
-            )
-
-
 def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[ImageFile], list[int]]:
     """The images in a folder's test/, or else in its class folders, or those of shards, to evaluate a model on.
 
     Each has the index of its class in `classes`, those of the model; DataError for any other class.
     """
     pairs: list[tuple[ImageFile, str]]
-    if is_sharded(root):
+    if shards_at(root):
         found = [(part, image, label) for part, image, label in scan_shards(root) if label]
         chosen = "test" if any(part == "test" for part, _, _ in found) else "train"
         pairs, problem = [(image, label) for part, image, label in found if part == chosen], "no images with labels"
@@ -180,8 +173,7 @@ def labeled_files(root: Path, classes: tuple[str, ...]) -> tuple[list[ImageFile]
         problem = f"neither test/ nor class folders with images{describe_others(scanner.others)}"
     if not pairs:
         raise DataError(f"{root} has {problem}")
-    unknown = sorted({name for _, name in pairs} - set(classes))
-    if unknown:
+    if unknown := sorted({name for _, name in pairs} - set(classes)):
         raise DataError(
             f"{root}: the model was not trained on the class '{printable(unknown[0])}', only on {', '.join(classes)}"
         )
@@ -193,7 +185,7 @@ def images_below(place: Path) -> Iterator[ImageFile]:
 
     Links are followed, but never in a circle.
     """
-    if is_sharded(place):
+    if shards_at(place):
         return stored_images(place)
     return (os.path.join(place, file) for file in FolderScanner(place).images(place))  # noqa: PTH118
 
@@ -205,9 +197,6 @@ def describe_others(endings: Mapping[str, int]) -> str:
         return ""
     foreign = next((f"; {CONVERT}" for ending in endings if ending in FOREIGN), "")
     return f" (other files, by their names: {', '.join(found)}{foreign})"
-
-
-# --- folders -------------------------------------------------------------------------------------------------
 
 
 class FolderScanner:

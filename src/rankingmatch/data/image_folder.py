@@ -1,4 +1,4 @@
-"""A folder of images, or shards: read into a cache once, with settings that follow from what it holds."""
+"""Sources by their names, and the folder of images, or shards: read once, with settings that follow from its images."""
 
 import logging
 from collections.abc import Iterator
@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rankingmatch.core.errors import DataError
+from rankingmatch.core.errors import ConfigError, DataError, setting, unknown_name
 from rankingmatch.core.names import first_few, printable
+from rankingmatch.data.benchmarks import BENCHMARKS
 from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
 from rankingmatch.data.dataset import UNLABELED, Dataset, Progress, Source, no_progress, under_way
 from rankingmatch.data.decode import UnreadableError, decode_files, read_header
 from rankingmatch.data.folder_contents import FolderContents, describe_others, scan_folder
 from rankingmatch.data.readers import Chunk, DatasetStream
+from rankingmatch.data.shards import shards_at
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +101,39 @@ class ImageFolder(Source):
             reasons = first_few([f"{file} {reason}" for file, reason in skipped])
             log.warning("skipped %d files: %s", len(skipped), reasons)
         return replace(dataset, fingerprint=fingerprint, skipped=skipped)
+
+
+def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | None = None) -> Source:
+    """Find the dataset called `name`, or else the folder or shard at that path, which is scanned once.
+
+    ``./name`` is always a path. Only with one of these, another folder (or shards) may have unlabeled images, and a CSV
+    file the labels.
+    """
+    if not name:
+        raise ConfigError(f"{setting('data')} is empty; give a dataset or a folder of images")
+    if name in BENCHMARKS:
+        for option, value in (("unlabeled", unlabeled), ("labels_csv", labels_csv)):
+            if value is not None:
+                raise ConfigError(f"{setting(option)} is for a folder of images, but {name} is a dataset; leave it out")
+        return BENCHMARKS[name]
+    if is_place(name):
+        others = (None if path is None else Path(path).resolve() for path in (unlabeled, labels_csv))
+        return read_folder(Path(name).resolve(), *others)
+    if Path(name).is_file():
+        raise ConfigError(f"{name} is a file; give a folder of images, or a shard, whose name ends in .tar or .parquet")
+    if Path(name).name != name:
+        raise ConfigError(f"there is no folder {name}")
+    raise unknown_name("dataset", name, BENCHMARKS, " (there is no such folder, either)")
+
+
+def is_place(name: str) -> bool:
+    """Whether there is a folder or a shard at a path."""
+    return Path(name).is_dir() or bool(shards_at(Path(name)))
+
+
+def dataset_title(name: str) -> str:
+    """The `title` of the source of this name, whether or not the folder is there."""
+    return BENCHMARKS[name].title if name in BENCHMARKS else Path(name).resolve().name
 
 
 def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> ImageFolder:

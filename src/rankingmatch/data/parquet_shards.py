@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
     shard: Shard
     name: str  # the number of the row, followed by the name of the image if there is one
-    column: str  # of images
+    column: str  # of bytes
     group: int  # of rows
     row: int  # in the group
 
@@ -64,9 +64,19 @@ def read_parquet(shard: Shard, *, labels: bool) -> Iterator[tuple[Row, str]]:
     number = 0
     with _table(shard) as table:
         schema = table.schema_arrow
-        image, label = _image_column(schema), _column(schema, LABELS) if labels else None
-        names = _class_names(schema, label)
-        has_names = "path" in _fields(schema.field(image).type)
+        image = next((name for name in IMAGES if name in schema.names), None)
+        if image is None:
+            raise BadFileError(f"it has no column image, but {', '.join(schema.names[:10])}")
+        kind, column, names = schema.field(image).type, image, None
+        if str(kind).startswith("struct"):
+            fields = [kind.field(index).name for index in range(kind.num_fields)]
+            names = f"{image}.path" if "path" in fields else None
+            if "bytes" in fields:
+                kind, column = kind.field("bytes").type, f"{image}.bytes"
+        if str(kind) not in ("binary", "large_binary"):
+            raise BadFileError(f"its column {image} has values of type {str(kind)[:50]} instead of bytes")
+        label = next((name for name in LABELS if labels and name in schema.names), None)
+        classes = _class_names(schema, label)
         for group in range(table.num_row_groups):
             about = table.metadata.row_group(group)
             if about.num_rows > MOST_ROWS or about.total_byte_size > MOST_GROUP:
@@ -74,13 +84,12 @@ def read_parquet(shard: Shard, *, labels: bool) -> Iterator[tuple[Row, str]]:
                     f"it has groups of {about.num_rows:,} rows and {about.total_byte_size:,} bytes, but at most "
                     f"{MOST_ROWS:,} and {MOST_GROUP:,} are read at once; write it with smaller row groups"
                 )
-            files = _values(table, group, f"{image}.path" if has_names else None)
-            found = _values(table, group, label)
-            for row, (path, value) in enumerate(zip(files, found, strict=True)):
+            rows = zip(_values(table, group, names), _values(table, group, label), strict=True)
+            for row, (path, value) in enumerate(rows):
                 base = PurePosixPath(path[-LONGEST_PATH:]).name if path else ""
-                named = type(value) is int and 0 <= value < len(names)
+                named = type(value) is int and 0 <= value < len(classes)
                 name = f"{number:06d}/{base}" if base else f"{number:06d}"
-                yield Row(shard, name, image, group, row), names[value] if named else label_text(value)
+                yield Row(shard, name, column, group, row), classes[value] if named else label_text(value)
                 number += 1
 
 
@@ -101,28 +110,6 @@ def _table(shard: Shard) -> Iterator[Any]:
         raise DataError(
             f"{path} is not a Parquet file, or it is damaged ({printable(first_line(error))}); make or copy it again"
         ) from error
-
-
-def _column(schema: Any, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if name in schema.names), None)
-
-
-def _image_column(schema: Any) -> str:
-    """The column of images, which are bytes, or a struct with bytes."""
-    name = _column(schema, IMAGES)
-    if name is None:
-        raise BadFileError(f"it has no column image, but {', '.join(schema.names[:10])}")
-    kind = schema.field(name).type
-    if "bytes" in _fields(kind):
-        kind = kind.field("bytes").type
-    if str(kind) not in ("binary", "large_binary"):
-        raise BadFileError(f"its column {name} has values of type {str(kind)[:50]} instead of bytes")
-    return name
-
-
-def _fields(kind: Any) -> list[str]:
-    """The names of the fields of a struct; none of another type."""
-    return [kind.field(index).name for index in range(kind.num_fields)] if str(kind).startswith("struct") else []
 
 
 def _values(table: Any, group: int, column: str | None) -> Iterator[Any]:
@@ -158,8 +145,7 @@ def _images(shard: Shard, column: str, group: int) -> list[bytes | None] | str:
     total = 0
     try:
         with _table(shard) as table:
-            is_struct = bool(_fields(table.schema_arrow.field(column).type))
-            for content in _values(table, group, f"{column}.bytes" if is_struct else column):
+            for content in _values(table, group, column):
                 images.append(seen.setdefault(content, content))
                 total += len(content or b"")
                 if total > MOST_GROUP:

@@ -91,8 +91,6 @@ def _damage(name: str) -> Iterator[None]:
         raise DataError(f"{name} cannot be read ({error}); delete it and download it again") from error
 
 
-# --- CIFAR ---------------------------------------------------------------------------------------------------
-
 # The training batches, the test batch and the class names, and what labels are called.
 CIFAR_FILES = {
     10: (tuple(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta", "label"),
@@ -144,9 +142,6 @@ def _cifar_chunks(classes: int, batch: Callable[[str], tuple[np.ndarray, np.ndar
         for name in names:
             rows, labels = batch(name)
             yield Chunk(part, rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels)
-
-
-# --- pickles -------------------------------------------------------------------------------------------------
 
 
 class PlainArray:
@@ -209,9 +204,6 @@ def read_pickle(content: bytes, name: str) -> dict[bytes, Any]:
     return values  # type: ignore[no-any-return]
 
 
-# --- SVHN ----------------------------------------------------------------------------------------------------
-
-
 def read_svhn(files: OriginalFiles) -> DatasetStream:
     """Read SVHN's cropped digits: X (32, 32, 3, n), and y with 10 for the digit 0."""
     from scipy.io import loadmat, whosmat
@@ -233,8 +225,6 @@ def read_svhn(files: OriginalFiles) -> DatasetStream:
 
     return DatasetStream(tuple("0123456789"), chunks())
 
-
-# --- STL-10 --------------------------------------------------------------------------------------------------
 
 STL10_BYTES = 3 * 96 * 96
 
@@ -263,9 +253,6 @@ def read_stl10(files: OriginalFiles) -> DatasetStream:
     require(valid, "fold_indices.txt has words that are not row numbers")
     folds = tuple(np.array(line, dtype=np.int64) for line in lines)
     return DatasetStream(tuple(" ".join(files.lines("class_names.txt")).split()), chunks(), folds)
-
-
-# --- Tiny ImageNet -------------------------------------------------------------------------------------------
 
 
 def read_tiny_imagenet(files: OriginalFiles) -> DatasetStream:
@@ -302,9 +289,6 @@ def read_tiny_imagenet(files: OriginalFiles) -> DatasetStream:
                 yield Chunk(part, images, np.array([label for _, label in chunk], dtype=np.int64))
 
     return DatasetStream(classes, chunks())
-
-
-# --- idx (Fashion-MNIST) -------------------------------------------------------------------------------------
 
 
 def read_idx(files: OriginalFiles, *, classes: tuple[str, ...]) -> DatasetStream:

@@ -52,11 +52,6 @@ def is_folder(entry: "os.DirEntry[str]") -> bool:
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
 
 
-def is_sharded(path: Path) -> bool:
-    """Whether there are shards at a path, instead of a folder of images."""
-    return bool(shards_at(path))
-
-
 def part_of_shard(path: Path) -> str:
     """What the images of a shard are for, by the words in its name: "train", "unlabeled", "validation" or "test"."""
     found = {PARTS[word] for word in re.split(r"[\W\d_]+", path.stem.lower()) if word in PARTS}
@@ -144,9 +139,6 @@ def label_text(value: object) -> str:
     if len(text) > LONGEST_LABEL:
         raise BadFileError(f"the label has {len(text):,} characters, more than {LONGEST_LABEL}")
     return "" if text == "-1" else text
-
-
-# --- tar -----------------------------------------------------------------------------------------------------
 
 
 class Member(NamedTuple):

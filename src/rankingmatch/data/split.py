@@ -48,12 +48,7 @@ class DataSettings:
         kind="labels",
         path=True,
     )
-    unlabeled: str | None = option(
-        None,
-        "Folder or shards of more unlabeled images.",
-        kind="source",
-        path=True,
-    )
+    unlabeled: str | None = option(None, "Folder or shards of more unlabeled images.", kind="source", path=True)
     labels_csv: str | None = option(
         None,
         "CSV file with the labels of a folder's images, in the columns file and label (empty if unlabeled). "
@@ -68,9 +63,7 @@ class DataSettings:
         False, "Add the labeled images to the unlabeled ones, as FixMatch did.", kind="labels"
     )
     crop: bool = option(
-        False,
-        "Crop a folder's images to squares, keeping their proportions, instead of squeezing them.",
-        kind="source",
+        False, "Crop a folder's images to squares, keeping their proportions, instead of squeezing them.", kind="source"
     )
     image_size: int | None = option(
         None,
@@ -130,12 +123,7 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
             gamma = settings.unlabeled_imbalance or imbalance or 1.0
             unlabeled = long_tailed_unlabeled_rows(truth, rest, gamma, dataset.classes, rng)
     return assemble_split(
-        dataset,
-        labeled,
-        held_out,
-        unlabeled,
-        include_labeled=settings.include_labeled,
-        balanced=settings.balanced,
+        dataset, labeled, held_out, unlabeled, include_labeled=settings.include_labeled, balanced=settings.balanced
     )
 
 

@@ -16,8 +16,7 @@ from starlette.testclient import TestClient
 from rankingmatch.labeling.folder import open_session
 from rankingmatch.labeling.processes import Training
 from rankingmatch.labeling.security import Access
-from rankingmatch.labeling.server import make_app
-from rankingmatch.labeling.serving import listen, make_server
+from rankingmatch.labeling.server import listen, make_app, make_server
 from rankingmatch.labeling.session import Session
 
 ACCESS = Access("secret-token", 8765)

@@ -1,5 +1,6 @@
 """Features, and the model that learns from them in the background."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from rankingmatch.labeling import features as features_module
 from rankingmatch.labeling.background import Background, pool_of
 from rankingmatch.labeling.features import DIMENSION, Features, compute_blocks
 from rankingmatch.labeling.model import Lesson, guesses_of, out_of_fold
+from rankingmatch.labeling.processes import Child
 from rankingmatch.runs import photographs
 
 
@@ -26,52 +28,69 @@ def mean_colors(images: np.ndarray) -> np.ndarray:
     return features
 
 
+class FakeChild:
+    """A process, in this one: that computes features, or predicts, the more confident the larger the image's number."""
+
+    names: tuple[str, ...] = ("red", "green")  # of classes that it predicts; without any, it fails
+
+    def __init__(self, module: str, *arguments: str, request: bytes) -> None:
+        self.predicts, self.request = module == "rankingmatch", request
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        if not self.predicts:
+            request = json.loads(self.request)
+            yield from compute_blocks(Path(request["directory"]), request["files"])
+            return
+        if not self.names:
+            raise DataError("the model is\ndamaged")
+        for file in self.request.decode().split("\0"):
+            confidence = 0.5 + int(Path(file).stem) / 100
+            yield {"file": file, "probabilities": dict(zip(self.names, (confidence, 1 - confidence), strict=True))}
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Features without a network and in this process; the result has the number of files of each computation."""
-    computed: list[int] = []
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features without a network."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(features_module, "feature_function", lambda: mean_colors)
-
-    def in_this_process(self: Features, missing: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        computed.append(len(missing))
-        yield from compute_blocks(self.directory, [(str(self._root / file), stamp) for file, stamp in missing])
-
-    monkeypatch.setattr(Features, "_computed", in_this_process)
-    return computed
+    monkeypatch.setattr(features_module, "feature_function", lambda count: mean_colors)
 
 
-def compute(root: Path, names: list[str]) -> tuple[Features, list[int], list[int]]:
-    features, done, bad = Features(root, names), list[int](), list[int]()
-    features.compute(done.append, bad.append)
-    return features, done, bad
+def compute(root: Path, names: list[str], child: Callable[..., Any] = FakeChild) -> tuple[Features, list[int], int]:
+    """Features, the rows of files that cannot be decoded, and how many files were not cached."""
+    features = Features(root, names)
+    request = features.read_cache()
+    answers = child("rankingmatch.labeling.features", request=request).answers() if request else ()
+    bad = [row for answer in answers for row in features.add(answer)]
+    return features, bad, len(json.loads(request)["files"]) if request else 0
 
 
-def test_features_are_computed_once_and_only_for_what_is_new(tmp_path: Path, cache: list[int]) -> None:
+@pytest.mark.usefixtures("fake")
+def test_features_are_computed_once_and_only_for_what_is_new(tmp_path: Path) -> None:
     root = colored_images(tmp_path / "photos", 150)
     names = sorted(path.name for path in root.iterdir())
-    features, done, bad = compute(root, names)
-    assert (done[0], done[-1], bad, cache) == (0, 150, [], [150])
+    features, bad, computed = compute(root, names)
+    assert (bad, computed) == ([], 150)
     assert features.known.all()
     assert features.values[0, :3].astype(float) == pytest.approx([200 / 255, 40 / 255, 40 / 255], abs=0.1)
     colored_images(tmp_path / "new", 1).joinpath("000.png").rename(root / "0000-first.png")
-    again, _, _ = compute(root, sorted([*names, "0000-first.png"]))
-    assert cache == [150, 1]
+    again, _, computed = compute(root, sorted([*names, "0000-first.png"]))
+    assert computed == 1
     assert np.array_equal(again.values[-1], features.values[-1])
+    assert compute(root, names)[2] == 0
 
 
-def test_an_unreadable_file_has_no_features_and_a_damaged_block_is_computed_again(
-    tmp_path: Path, cache: list[int]
-) -> None:
+@pytest.mark.usefixtures("fake")
+def test_an_unreadable_file_has_no_features_and_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
     root = colored_images(tmp_path / "photos", 3)
     (root / "001.png").write_bytes(b"nothing")
-    names = ["000.png", "001.png", "002.png"]
-    features, done, bad = compute(root, names)
-    assert (features.known.tolist(), bad, done[-1]) == ([True, False, True], [1], 3)
-    (block,) = features.directory.glob("*.npy")
-    block.write_bytes(block.read_bytes()[:200])
-    assert compute(root, names)[0].known.tolist() == [True, False, True]
-    assert cache == [3, 3]
+    for _ in range(2):
+        features, bad, computed = compute(root, ["000.png", "001.png", "002.png"])
+        assert (features.known.tolist(), bad, computed) == ([True, False, True], [1], 3)
+        (block,) = features.directory.glob("*.npy")
+        block.write_bytes(block.read_bytes()[:200])
 
 
 def lesson_of(labels: list[int], checks: list[int]) -> Lesson:
@@ -92,10 +111,9 @@ def test_a_model_predicts_class_ids_and_doubts_a_wrong_label() -> None:
     probabilities, ids = lesson.learn(seed=0, method="logistic-regression")
     assert ids.tolist() == [4, 7, 9]
     guesses = guesses_of(lesson.numbers, lesson.known, probabilities, ids)
-    assert guesses.of(110) == (7, float(probabilities[10, 1]))
-    assert guesses.of(99) is None
+    assert (guesses[110], len(guesses)) == ((7, float(probabilities[10, 1])), 18)
     # The wrong label of a random check is not shown: correcting it would make the model look better than it is.
-    assert {doubt.number for doubt in lesson.doubts(0)} == {103}
+    assert set(lesson.doubts(0)) == {103}
     quality = lesson.quality(probabilities, ids, [])
     assert quality is not None
     assert (quality["error"], quality["checks"], quality["curve"][0]["labels"]) == (33.33, 3, 12)
@@ -104,11 +122,8 @@ def test_a_model_predicts_class_ids_and_doubts_a_wrong_label() -> None:
     # A trained run may know more classes; labels and probabilities are those of the same classes.
     more = np.insert(probabilities, 0, 0, axis=1)
     assert lesson.ranking(0, more, np.array([2, 4, 7, 9])) == ranking
-
-
-@pytest.mark.parametrize("labels", [[-1] * 6, [0, 0, -1, -1, -1, -1], [0, 0, 1, -1, -1, -1]])
-def test_two_labels_of_each_of_two_classes_are_needed(labels: list[int]) -> None:
-    assert not lesson_of(labels, [-1] * 6).is_enough
+    for too_few in ([-1] * 6, [0, 0, -1, -1, -1, -1], [0, 0, 1, -1, -1, -1]):
+        assert not lesson_of(too_few, [-1] * 6).is_enough  # two labels of each of two classes are needed
 
 
 def test_out_of_fold_predictions_do_not_see_the_label() -> None:
@@ -132,24 +147,24 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.fixture
-def start(page: Page, cache: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Background]]:
+def start(page: Page, fake: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Starts the background of the page, which does not wait between two models."""
     monkeypatch.setattr(background_module, "SECONDS_BETWEEN_FITS", 0.05)
+    monkeypatch.setattr(background_module, "Child", FakeChild)
     started: list[Background] = []
 
-    def start_one(run: Path | None = None) -> Background:
+    def start_one(run: Path | None = None) -> None:
         page.session.run = run
         started.append(Background(page.session, "logistic-regression"))
         started[-1].start()
-        return started[-1]
 
     yield start_one
     for background in started:
         background.stop()
-        assert not any(thread.is_alive() for thread in background._threads)
+        assert not any(thread.is_alive() for thread in (background._preparing, background._learning))
 
 
-def test_the_model_learns_while_images_are_labeled(page: Page, start: Callable[..., Background]) -> None:
+def test_the_model_learns_while_images_are_labeled(page: Page, start: Callable[..., None]) -> None:
     start()
     wait_until(lambda: page.state["features"] == {"done": 30, "total": 30})
     wait_until(lambda: page.state["model"]["why"] == background_module.WAITING)
@@ -165,35 +180,7 @@ def test_the_model_learns_while_images_are_labeled(page: Page, start: Callable[.
     assert page.state["failure"] is None
 
 
-class FakeChild:
-    """`rankingmatch predict`, whose confidence grows with the number of the image, with some names of classes."""
-
-    names = ("red", "green")
-
-    def __init__(self, *arguments: str, request: bytes) -> None:
-        self.files = request.decode().split("\0")
-
-    def answers(self) -> Iterator[dict[str, Any]]:
-        for file in self.files:
-            confidence = 0.5 + int(Path(file).stem) / 100
-            values = zip(self.names, (confidence, 1 - confidence), strict=False)
-            yield {"file": file, "probabilities": dict(values)}
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-
-class FailingChild(FakeChild):
-    """A process that fails."""
-
-    def answers(self) -> Iterator[dict[str, Any]]:
-        raise DataError("the model is\ndamaged")
-
-
-def test_a_trained_run_orders_the_images_until_there_are_labels(
-    page: Page, start: Callable[..., Background], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(background_module, "Child", FakeChild)
+def test_a_trained_run_orders_the_images_until_there_are_labels(page: Page, start: Callable[..., None]) -> None:
     start(Path("runs/mine"))
     wait_until(lambda: page.state["model"]["state"] == "ready")
     numbers = [one["number"] for one in page.next(6) if not one["check"]]
@@ -201,29 +188,30 @@ def test_a_trained_run_orders_the_images_until_there_are_labels(
     assert page.next(1)[0]["guess"]["class"] == 0
 
 
-@pytest.mark.parametrize("names", [("teal", "gray"), None])
+@pytest.mark.parametrize("names", [("teal", "gray"), ()])
 def test_what_fails_in_the_background_is_shown_and_the_rest_goes_on(
-    page: Page, start: Callable[..., Background], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...] | None
+    page: Page, start: Callable[..., None], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(FakeChild, "names", names)
-    monkeypatch.setattr(background_module, "Child", FailingChild if names is None else FakeChild)
-    monkeypatch.setattr(Lesson, "learn", lambda *_: 1 // 0)
-    start(Path("runs/mine"))
-    wait_until(lambda: page.state["model"]["why"] == background_module.WAITING)
-    assert "predicting with runs/mine failed: " + ("none of" if names else "the model is") in page.state["failure"]
-    for number in range(12):
-        page.label(number, number % 3)
-    wait_until(lambda: "the model behind this page failed: integer" in page.state["failure"])
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeChild, "names", names)
+        patch.setattr(Lesson, "learn", lambda *_: 1 // 0)
+        start(Path("runs/mine"))
+        wait_until(lambda: page.state["model"]["why"] == background_module.WAITING)
+        assert "predicting with runs/mine failed: " + ("none of" if names else "the model is") in page.state["failure"]
+        for number in range(12):
+            page.label(number, number % 3)
+        wait_until(lambda: "the model behind this page failed: integer" in page.state["failure"])
+        patch.setattr(Background, "_lesson", lambda *_: 1 // 0)
+        wait_until(lambda: "learning failed: integer" in page.state["failure"])
     page.label(12, 0)
     wait_until(lambda: page.state["model"]["state"] == "ready")
-    wait_until(lambda: "behind this page" not in page.state["failure"])
+    wait_until(lambda: "behind this page" not in page.state["failure"] and "learning" not in page.state["failure"])
 
 
 def test_images_without_features_are_labeled_without_a_model(
-    page: Page, start: Callable[..., Background], monkeypatch: pytest.MonkeyPatch
+    page: Page, start: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features_module, "feature_function", lambda: 1 // 0)
+    monkeypatch.setattr(features_module, "feature_function", lambda count: 1 // 0)
     start()
     wait_until(lambda: page.state["model"]["why"] == "the images have no features")
     assert "computing features of the images failed" in page.state["failure"]
@@ -243,8 +231,8 @@ def test_the_pool_of_a_large_folder_has_labeled_images_and_random_checks(page: P
 @pytest.mark.slow
 def test_the_real_network_tells_colors_apart(tmp_path: Path) -> None:
     root = colored_images(tmp_path / "photos", 6, size=(128, 128))
-    features, done, bad = compute(root, [f"{number:03d}.png" for number in range(6)])
-    assert (done[-1], bad) == (6, [])
+    features, bad, computed = compute(root, [f"{number:03d}.png" for number in range(6)], Child)
+    assert (bad, computed) == ([], 6)
     values = features.values.astype(np.float32)
     distance = np.linalg.norm(values[:, None] - values[None], axis=2) + 1e9 * np.eye(6)
     assert (distance.argmin(1) % 3).tolist() == [0, 1, 2, 0, 1, 2]

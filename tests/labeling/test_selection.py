@@ -5,7 +5,7 @@ import pytest
 
 from rankingmatch.heads.smoothing import known_rows, smooth_features, unit_features
 from rankingmatch.labeling import selection
-from rankingmatch.labeling.selection import NOT_SELECTABLE, UNLABELED, Reason, next_images
+from rankingmatch.labeling.selection import NOT_SELECTABLE, RARE, TYPICAL, UNLABELED, UNSURE, next_images
 
 
 def blobs(each: int, classes: int = 5, dimensions: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -92,5 +92,5 @@ def test_reasons_say_what_is_rare_and_what_is_unsure() -> None:
     probabilities = np.eye(3)[truth] * 0.9 + 0.1 / 3
     probabilities[6] = [0.5, 0.5, 0]  # unsure between two classes with many labels
     reasons = dict(next_images(features, labels, probabilities, 17, seed=0))
-    assert (reasons[6], reasons[21], reasons[16]) == (Reason.UNSURE, Reason.RARE, Reason.TYPICAL)
-    assert {why for _, why in next_images(features, labels, None, 3, seed=0)} == {Reason.TYPICAL}
+    assert (reasons[6], reasons[21], reasons[16]) == (UNSURE, RARE, TYPICAL)
+    assert {why for _, why in next_images(features, labels, None, 3, seed=0)} == {TYPICAL}

@@ -4,18 +4,14 @@ import errno
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from image_folders import class_folders, picture
-from labeling_server import ACCESS, ADDRESS, Page, colored_images
+from labeling_server import ADDRESS, Page, colored_images
 from PIL import Image
-from starlette.testclient import TestClient
-
-from rankingmatch.labeling.model import Doubt, Guesses
-from rankingmatch.labeling.server import make_app
 
 OpenPage = Callable[..., Page]
 
@@ -24,28 +20,19 @@ def counts(page: Page) -> list[tuple[int, str, int]]:
     return [(one["id"], one["name"], one["count"]) for one in page.state["classes"]]
 
 
-def test_the_state_of_a_new_session(page: Page) -> None:
-    state = page.state
-    assert (state["folder"], state["total"]) == ("photos", 30)
-    assert state["classes"][0] == {"id": 0, "name": "red", "key": "1", "count": 0}
-    assert [one["name"] for one in state["classes"]] == ["red", "green", "blue"]
-    assert (state["labeled"], state["none"], state["skipped"], state["undo"]) == (0, 0, 0, 0)
-    assert state["features"] == {"done": 0, "total": 30}
-    assert state["model"]["state"] == "waiting"
-    assert state["quality"] is state["training"] is state["problem"] is state["failure"] is None
-    assert state["enough"]["have"] == 0
-
-
-def test_a_label_is_in_the_journal_when_the_request_is_answered(page: Page) -> None:
+def test_a_label_is_in_the_journal_when_the_request_is_answered_and_a_repeated_request_is_one_step(page: Page) -> None:
     number = next(one["number"] for one in page.next() if not one["check"])
-    state = page.label(number, 0)["state"]
-    assert (state["labeled"], state["undo"], state["classes"][0]["count"]) == (1, 1, 1)
-    assert page.rows()[-1] == [f"{number:03d}.png", "red", "train", "hand"]
+    for _ in range(2):
+        state = page.label(number, 0)["state"]
+        assert (state["labeled"], state["undo"], state["classes"][0]["count"]) == (1, 1, 1)
+        assert page.rows()[3:] == [[f"{number:03d}.png", "red", "train", "hand"]]  # after those of three classes
 
 
-def test_every_fifth_image_is_a_random_check_whose_label_is_for_testing(page: Page) -> None:
+def test_every_fifth_image_is_a_random_check_without_a_guess_whose_label_is_for_testing(page: Page) -> None:
+    give_guesses(page)
     images = page.next(10)
     assert [one["check"] for one in images] == [False, False, False, False, True] * 2
+    assert [one["guess"] is None for one in images] == [one["check"] for one in images]
     assert images[4]["why"] == "random check"
     page.label(images[4]["number"], 2)
     assert page.rows()[-1][1:] == ["blue", "test", "audit"]
@@ -78,7 +65,7 @@ def test_all_images_are_handed_out_once_and_then_none(page: Page) -> None:
 def test_a_new_order_comes_after_the_images_that_a_client_may_have_loaded(page: Page) -> None:
     loaded = [one["number"] for one in page.next(20)]
     free = [number for number in range(30) if number not in page.session.checks and number not in loaded[:16]]
-    page.session.use_model(page.session.guesses, [(number, "new") for number in free[::-1]])
+    page.session.use_model({}, [(number, "new") for number in free[::-1]], {})
     found = page.next(18)
     assert [one["number"] for one in found[:16]] == loaded[:16]
     assert [one["number"] for one in found[16:] if one["why"] == "new"] == free[::-1][: len(found[16:])]
@@ -91,12 +78,6 @@ def test_none_and_skip_have_rows_of_their_own(page: Page) -> None:
     assert (state["labeled"], state["none"], state["skipped"]) == (0, 1, 1)
     assert [row[1:] for row in page.rows()[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
     assert page.get("/history", client="me", at=second, step=-1)["image"]["label"] == "none"
-
-
-def test_a_repeated_request_is_one_step(page: Page) -> None:
-    page.label(3, 0)
-    assert page.label(3, 0)["state"]["undo"] == 1
-    assert len(page.rows()) == 4  # three classes and a label
 
 
 def test_undo_has_no_end_and_survives_a_restart(tmp_path: Path, page: Page, open_page: OpenPage) -> None:
@@ -124,21 +105,9 @@ def test_classes_are_added_renamed_and_merged_and_all_of_it_is_undone(page: Page
     assert counts(page) == [(0, "red", 1), (1, "green", 1), (2, "blue", 0)]
 
 
-@pytest.mark.parametrize("name", ["", "   ", "a" * 101, "a\nb", "\x00", "\ud800", "red", " red "])
-def test_a_name_that_cannot_be_a_class_is_refused(page: Page, name: str) -> None:
-    body = json.dumps({"add": name})  # a half of a character is escaped
-    headers = {"Origin": ADDRESS, "Content-Type": "application/json"}
-    response = page.client.post("/classes", content=body, headers=headers)
-    assert response.status_code == 400
-    assert "class" in response.json()["error"]
-    assert len(page.state["classes"]) == 3
-
-
 def give_guesses(page: Page) -> None:
     """A model that predicts the true class, the more confident the larger the number, and doubts the label of 0."""
-    numbers = np.arange(30)
-    guesses = Guesses(numbers, numbers % 3, (numbers / 30).astype(np.float32), (Doubt(0, 1, 0.9),))
-    page.session.use_model(guesses, [])
+    page.session.use_model({number: (number % 3, number / 30) for number in range(30)}, [], {0: (1, 0.9)})
 
 
 def test_the_grid_has_unlabeled_images_that_are_not_random_checks(page: Page) -> None:
@@ -177,11 +146,6 @@ def test_mistakes_are_labels_that_the_model_contradicts_until_they_are_changed_o
     assert len(page.get("/mistakes")["images"]) == 1
 
 
-def test_a_random_check_has_no_guess(page: Page) -> None:
-    give_guesses(page)
-    assert [one["guess"] is None for one in page.next(5)] == [False] * 4 + [True]
-
-
 def test_images_are_upright_jpegs_of_bounded_size(tmp_path: Path, open_page: OpenPage) -> None:
     picture(tmp_path / "photos" / "a.png", size=(2000, 500))
     exif = Image.Exif()
@@ -195,8 +159,6 @@ def test_images_are_upright_jpegs_of_bounded_size(tmp_path: Path, open_page: Ope
     assert Image.open(io.BytesIO(response.content)).size == (85, 256)
     assert response.headers["cache-control"].startswith("private, max-age")
     assert "Cookie" in response.headers["vary"]
-    again = client.get("/image/1?size=thumbnail", headers={"If-None-Match": response.headers["etag"]})
-    assert again.status_code == 304
 
 
 def test_an_image_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_handed_out(page: Page) -> None:
@@ -216,16 +178,17 @@ def test_an_image_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_handed
     [
         *(("/label", {"number": number, "class": 0}) for number in (99, -1, "a", True, None)),
         *(("/label", {"number": 1, "class": choice}) for choice in (7, [0])),
-        *(("/undo", body) for body in ({}, {"client": "a" * 65})),
+        *(("/undo", body) for body in ({}, {"client": "a" * 201})),
         *(("/classes", body) for body in ({}, {"add": 3}, {"rename": 0}, {"merge": 0, "into": 0})),
+        *(("/classes", {"add": name}) for name in ("", "   ", "a" * 101, "a\nb", "\x00", "\ud800", "red", " red ")),
         ("/classes", {"rename": 0, "name": "blue"}),
         *(("/accept", {"class": 0, "numbers": numbers}) for numbers in ("all", [10**9])),
-        ("/export", {"kind": "zip"}),
         ("/train", {}),
     ],
 )
 def test_a_bad_request_is_answered_with_a_sentence_and_changes_nothing(page: Page, path: str, body: object) -> None:
-    response = page.client.post(path, json=body, headers={"Origin": ADDRESS})
+    headers = {"Origin": ADDRESS, "Content-Type": "application/json"}
+    response = page.client.post(path, content=json.dumps(body), headers=headers)  # a half of a character is escaped
     assert response.status_code == 400
     sentence = response.json()["error"]
     assert sentence.endswith(".")
@@ -256,14 +219,11 @@ def test_a_full_disk_is_a_sentence_and_the_page_can_try_again(page: Page, monkey
     assert page.state["labeled"] == 2
 
 
-def test_the_first_event_is_the_state(page: Page) -> None:
-    answers = iter([False, True])
-    app = make_app(page.session, page.training, ACCESS, lambda: next(answers))
-    response = TestClient(app, ADDRESS, cookies=page.client.cookies).get("/events")
-    assert response.headers["content-type"].startswith("text/event-stream")
-    event, data = response.text.split("\n")[:2]
-    assert event == "event: state"
-    assert json.loads(data.removeprefix("data: "))["total"] == 30
+def test_a_folder_that_was_deleted_before_the_first_label_is_not_created_again(page: Page) -> None:
+    shutil.rmtree(page.session.root)
+    assert "was deleted by another program" in page.label(0, 0, status=507)["error"]
+    assert "was deleted" in page.state["problem"]
+    assert not page.session.root.exists()
 
 
 def test_labels_of_class_folders_count_and_are_saved_with_the_first_label(tmp_path: Path, open_page: OpenPage) -> None:
@@ -282,9 +242,9 @@ def test_export_makes_class_folders_with_links(page: Page) -> None:
     page.post("/classes", add="../up")
     page.label(0, 0)
     page.label(1, 3)
-    path = Path(page.post("/export", kind="folders")["path"])
+    path = Path(page.post("/export")["path"])
     assert path == page.session.root.with_name("photos-labeled")
     assert (path / "labeled" / "red" / "000.png").resolve() == (page.session.root / "000.png").resolve()
     assert [entry.name for entry in (path / "labeled").iterdir() if entry.name != "red"] == ["_.._up"]
     assert len(list((path / "unlabeled").iterdir())) == 28
-    assert Path(page.post("/export", kind="folders")["path"]).name == "photos-labeled-2"
+    assert Path(page.post("/export")["path"]).name == "photos-labeled-2"

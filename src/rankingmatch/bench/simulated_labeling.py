@@ -50,7 +50,7 @@ def known_pool(data: str, data_dir: Path | None = None) -> Pool:
     if dataset.test is None:
         raise DataError(f"{source.title} has no test images to measure the error with; use another folder or dataset")
     train = dataset.train.take(np.flatnonzero(dataset.train.labels >= 0))
-    compute = _pixels if small else feature_function()
+    compute = _pixels if small else feature_function(len(train) + len(dataset.test))
     features, test_features = (
         np.concatenate([compute(images[start : start + BATCH]) for start in range(0, len(images), BATCH)])
         for images in (train.images, dataset.test.images)

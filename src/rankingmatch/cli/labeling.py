@@ -59,7 +59,7 @@ def label(
     labeled, beginning with the images that its model is unsure about.
     """
     try:
-        from rankingmatch.labeling.serving import serve
+        from rankingmatch.labeling.server import serve
     except ModuleNotFoundError as error:
         raise ConfigError(f"labeling needs {error.name}: pip install 'rankingmatch[label]'") from error
     from rankingmatch.data import under_way

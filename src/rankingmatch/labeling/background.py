@@ -4,8 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,10 @@ from rankingmatch.core.options import flag
 from rankingmatch.heads import HEAD_METHOD
 from rankingmatch.heads.smoothing import smooth_features
 from rankingmatch.labeling.features import Features
-from rankingmatch.labeling.model import NO_GUESSES, Lesson, guesses_of
+from rankingmatch.labeling.model import Lesson, guesses_of
 from rankingmatch.labeling.processes import Child
-from rankingmatch.labeling.selection import Reason
+from rankingmatch.labeling.selection import UNSURE
 from rankingmatch.labeling.session import Session
-
-__all__ = ["Background", "pool_of"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +29,6 @@ GROWTH = 1.5  # times as many features as before are worth another preparation
 SECONDS_BETWEEN_FITS = 1.0
 SECONDS_TO_STOP = 60  # at most; a model takes one or two
 WAITING = "two labels of each of two classes are needed"
-COMPUTING = "the features of the images are being computed"
 
 
 def pool_of(session: Session, most: int = MOST) -> list[int]:
@@ -59,67 +55,80 @@ class Background:
         self._smoothed_rows = np.zeros(len(pool), bool)
         self._of_run: dict[str, np.ndarray] = {}  # probabilities (m,) by the name of the class
         self._curve: list[dict[str, float]] | None = None
-        self._predicting: Child | None = None
-        self._failures: dict[Callable[..., None], str] = {}
-        self._stopping, self._features_ended = threading.Event(), threading.Event()
-        tasks = (("the preparation", self._prepare), ("learning", self._learn))
-        self._threads = [threading.Thread(target=self._attempt, args=task, daemon=True) for task in tasks]
+        self._learned: tuple[object, ...] = ()  # what the last model was trained on
+        self._child: Child | None = None
+        self._failures: dict[str, str] = {}
+        self._stopping = threading.Event()
+        self._preparing = threading.Thread(target=self._prepare, daemon=True)
+        self._learning = threading.Thread(target=self._learn, daemon=True)
 
     def start(self) -> None:
         """Start the threads."""
-        for thread in self._threads:
-            thread.start()
+        self._preparing.start()
+        self._learning.start()
 
     def stop(self) -> None:
         """Stop the threads, and wait for them: Python must not end while one of them computes."""
         self._stopping.set()
-        self._features.stop()
-        if self._predicting is not None:
-            self._predicting.stop()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(SECONDS_TO_STOP)
+        if self._child is not None:
+            self._child.stop()
+        for thread in (self._preparing, self._learning):
+            thread.join(SECONDS_TO_STOP)
 
-    def _attempt(self, task: str, work: Callable[..., None], *arguments: Any) -> None:
-        """Do some work; if it fails, the page says so, until the same work succeeds."""
+    def _attempt(self, task: str, work: Callable[[], None]) -> bool:
+        """Do some work, and say whether it succeeded; a failure is shown until the same work succeeds."""
         failure = ""
         try:
-            work(*arguments)
+            work()
         except Exception as error:  # a thread must not end silently: the other work goes on
             log.debug("%s failed", task, exc_info=True)
             failure = "" if self._stopping.is_set() else f"{task} failed: {first_line(error)}"
         with self._session.lock:
-            self._failures[work] = failure
+            self._failures[task] = failure
             self._session.show(failure="; ".join(filter(None, self._failures.values())) or None)
+        return not failure
+
+    def _answers(self, *arguments: str, request: bytes) -> Iterator[dict[str, Any]]:
+        """What a process answers, which ends with the threads."""
+        self._child = Child(*arguments, request=request)
+        if self._stopping.is_set():
+            self._child.stop()
+        yield from self._child.answers()
+
+    # --- features, and predictions of the run --------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        self._session.show(model={"state": "waiting", "labels": 0, "why": COMPUTING})
+        waiting = {"state": "waiting", "labels": 0, "why": "the features of the images are being computed"}
+        self._session.show(model=waiting)
         if self._session.run is not None:
-            self._attempt(f"predicting with {printable(str(self._session.run))}", self._predict, self._session.run)
-        self._attempt("computing features of the images", self._compute)
-        if self._failures[self._compute] and not self._of_run:
-            self._session.show(model={"state": "waiting", "labels": 0, "why": "the images have no features"})
-        self._features_ended.set()
+            self._attempt(f"predicting with {printable(str(self._session.run))}", self._predict)
+        if not self._attempt("computing features of the images", self._compute) and not self._of_run:
+            self._session.show(model={**waiting, "why": "the images have no features"})
 
     def _compute(self) -> None:
-        def progress(done: int) -> None:
+        unreadable = 0
+
+        def show() -> None:
+            done = int(self._features.known.sum()) + unreadable
             self._session.show(features={"done": done, "total": len(self._numbers)})
 
-        progress(0)
-        self._features.compute(progress, lambda row: self._session.mark_unreadable(int(self._numbers[row])))
+        missing = self._features.read_cache()
+        show()
+        for answer in self._answers("rankingmatch.labeling.features", request=missing) if missing else ():
+            for row in self._features.add(answer):
+                self._session.mark_unreadable(int(self._numbers[row]))
+                unreadable += 1
+            show()
 
-    def _predict(self, run: Path) -> None:
+    def _predict(self) -> None:
         """Predictions of a trained run for all images, its least confident ones first in the order."""
+        run = str(self._session.run)
         row_of = {self._session.path(int(number)): row for row, number in enumerate(self._numbers)}
-        command = ["predict", str(run), "-", *map(flag, ("null", "json", "probabilities", "quiet"))]
-        self._predicting = Child("rankingmatch", *command, request=b"\0".join(map(os.fsencode, row_of)))
+        command = ["predict", run, "-", *map(flag, ("null", "json", "probabilities", "quiet"))]
         found: dict[str, np.ndarray] = {}
-        predicted = np.zeros(len(row_of), bool)
-        for answer in self._predicting.answers():
-            row = row_of[answer["file"]]
-            predicted[row] = True
+        for answer in self._answers("rankingmatch", *command, request=b"\0".join(map(os.fsencode, row_of))):
             for name, value in answer["probabilities"].items():
-                found.setdefault(name, np.zeros(len(row_of), np.float32))[row] = value
+                found.setdefault(name, np.zeros(len(row_of), np.float32))[row_of[answer["file"]]] = value
         if self._stopping.is_set() or not found:
             return
         self._of_run = found
@@ -127,78 +136,37 @@ class Background:
         if not len(ids):
             self._of_run = {}
             raise RunError(f"none of its classes is a class here: {first_few(list(found))}")
+        predicted = np.sum([*found.values()], axis=0) > 0
         unsure = [row for row in np.argsort(probabilities.max(1), kind="stable").tolist() if predicted[row]]
-        ranking = [(int(self._numbers[row]), Reason.UNSURE) for row in unsure]
-        self._session.use_model(guesses_of(self._numbers, predicted, probabilities, ids), ranking)
-        self._session.show(model={"state": "ready", "labels": 0, "why": f"the model of {printable(str(run))}"})
+        ranking = [(int(self._numbers[row]), UNSURE) for row in unsure]
+        self._session.use_model(guesses_of(self._numbers, predicted, probabilities, ids), ranking, {})
+        self._session.show(model={"state": "ready", "labels": 0, "why": f"the model of {printable(run)}"})
+
+    # --- the model -----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Train whenever labels or features have changed, in one thread: on a busy machine, several would wait."""
-        seen: tuple[int, int] | None = None
-        last: tuple[object, ...] | None = None
         with threadpool_limits(1):
             while not self._stopping.wait(SECONDS_BETWEEN_FITS):
-                self._attempt("preparing the features", self._smooth)
-                now = (self._session.version, int(self._smoothed_rows.sum()))
-                if now == seen or not now[1]:
-                    continue
-                with self._session.lock:
-                    lesson = self._lesson()
-                key = (now[1], lesson.labels.tobytes(), lesson.checks.tobytes())
-                if key != last:
-                    started = time.monotonic()
-                    self._attempt("training the model behind this page", self._update, lesson)
-                    # Half of one core at most, and a fifth while features are computed.
-                    pauses = 1 if self._features_ended.is_set() else 4
-                    self._stopping.wait(pauses * (time.monotonic() - started))
-                seen, last = now, key
+                self._attempt("learning", self._learn_what_is_new)
 
-    def _smooth(self) -> None:
-        """Prepare the features for the model: when all are known, and before that when there are many more."""
+    def _learn_what_is_new(self) -> None:
+        # Prepare the features for the model: when all are known, and before that when there are many more.
         known = self._features.known.copy()
         count, before = int(known.sum()), int(self._smoothed_rows.sum())
         enough = min(FEWEST, len(known)) if before == 0 else GROWTH * before
-        if count >= enough or (self._features_ended.is_set() and count > before):
+        if count >= enough or (not self._preparing.is_alive() and count > before):
             self._smoothed = smooth_features(np.where(known[:, None], self._features.values, 0), self._session.seed)
-            self._smoothed_rows = known
-
-    def _update(self, lesson: Lesson) -> None:
-        """A new model, or an order that covers the folder as long as there is none; that of a run is better."""
-        session, seed, labels = self._session, self._session.seed, len(lesson.order)
-        if not lesson.is_enough:
-            if not self._of_run:
-                session.use_model(NO_GUESSES, lesson.ranking(seed))
-                session.show(model={"state": "waiting", "labels": 0, "why": WAITING})
-            return
-        if len(session.guesses.numbers) == 0:
-            session.show(model={"state": "training", "labels": labels, "why": ""})
-        probabilities, ids = lesson.learn(seed, self._method)
-        if self._curve is None and not self._stopping.is_set():
-            self._curve = lesson.curve(seed, self._method)
-        mixed, mixed_ids = self._mixed(probabilities, ids)
-        quality = lesson.quality(mixed, mixed_ids, self._curve or [])
-        self._curve = quality["curve"] if quality else self._curve
-        guesses = guesses_of(lesson.numbers, lesson.known, mixed, mixed_ids)
-        ranking = lesson.ranking(seed, mixed, mixed_ids)
-        session.use_model(guesses._replace(doubts=session.guesses.doubts), ranking)
-        session.show(model={"state": "ready", "labels": labels, "why": ""}, quality=quality)
-        if not self._stopping.is_set():
-            session.use_model(guesses._replace(doubts=lesson.doubts(seed)), ranking)
-
-    def _mixed(self, probabilities: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mean of these probabilities and those of the run, over the classes of both."""
-        if not self._of_run:
-            return probabilities, ids
+            self._smoothed_rows, before = known, count
         with self._session.lock:
-            state = self._session.labels
-            named = [(state.class_id(state.current_name(name)), values) for name, values in self._of_run.items()]
-        every = np.array(sorted({*ids.tolist(), *(one for one, _ in named if one is not None)}), np.int64)
-        mixed = np.zeros((len(probabilities), len(every)), np.float32)
-        mixed[:, np.searchsorted(every, ids)] += probabilities
-        for class_id, values in named:
-            if class_id is not None:
-                mixed[:, np.searchsorted(every, class_id)] += values[: len(probabilities)]
-        return mixed / np.maximum(mixed.sum(1, keepdims=True), 1e-6), every
+            lesson = self._lesson()
+        new = (before, lesson.labels.tobytes(), lesson.checks.tobytes())
+        if not before or new == self._learned:
+            return
+        self._learned, started = new, time.monotonic()
+        self._attempt("training the model behind this page", lambda: self._update(lesson))
+        # Half of one core at most, and a fifth while features are computed.
+        self._stopping.wait((4 if self._preparing.is_alive() else 1) * (time.monotonic() - started))
 
     def _lesson(self) -> Lesson:
         """The labels of all images of the pool; of those whose features are not known, none can be used."""
@@ -214,3 +182,41 @@ class Background:
             checks[row] = mark.class_id if mark.class_id is not None and mark.part == "test" else -1
             order += [row] if labels[row] >= 0 else []
         return Lesson(self._numbers, self._smoothed, labels, checks, np.array(order, np.int64), known)
+
+    def _update(self, lesson: Lesson) -> None:
+        """A new model, or an order that covers the folder as long as there is none; that of a run is better."""
+        session, seed, labels = self._session, self._session.seed, len(lesson.order)
+        if not lesson.is_enough:
+            if not self._of_run:
+                session.use_model({}, lesson.ranking(seed), {})
+                session.show(model={"state": "waiting", "labels": 0, "why": WAITING})
+            return
+        if not session.guesses:
+            session.show(model={"state": "training", "labels": labels, "why": ""})
+        probabilities, ids = lesson.learn(seed, self._method)
+        if self._curve is None and not self._stopping.is_set():
+            self._curve = lesson.curve(seed, self._method)
+        mixed, mixed_ids = self._mixed(probabilities, ids)
+        quality = lesson.quality(mixed, mixed_ids, self._curve or [])
+        self._curve = quality["curve"] if quality else self._curve
+        guesses = guesses_of(lesson.numbers, lesson.known, mixed, mixed_ids)
+        ranking = lesson.ranking(seed, mixed, mixed_ids)
+        session.use_model(guesses, ranking, session.doubts)
+        session.show(model={"state": "ready", "labels": labels, "why": ""}, quality=quality)
+        if not self._stopping.is_set():
+            session.use_model(guesses, ranking, lesson.doubts(seed))
+
+    def _mixed(self, probabilities: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of these probabilities and those of the run, over the classes of both."""
+        if not self._of_run:
+            return probabilities, ids
+        with self._session.lock:
+            state = self._session.labels
+            named = [(state.class_id(state.current_name(name)), values) for name, values in self._of_run.items()]
+        every = np.array(sorted({*ids.tolist(), *(one for one, _ in named if one is not None)}), np.int64)
+        mixed = np.zeros((len(probabilities), len(every)), np.float32)
+        mixed[:, np.searchsorted(every, ids)] += probabilities
+        for class_id, values in named:
+            if class_id is not None:
+                mixed[:, np.searchsorted(every, class_id)] += values[: len(probabilities)]
+        return mixed / np.maximum(mixed.sum(1, keepdims=True), 1e-6), every

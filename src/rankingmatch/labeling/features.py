@@ -9,32 +9,27 @@ import hashlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 import torch
 
-from rankingmatch.core.atomic import opened_atomically, write_atomically
+from rankingmatch.core.atomic import opened_atomically
 from rankingmatch.core.errors import DataError, RankingMatchError, first_line, writing_remedy
 from rankingmatch.data import decode_files
 from rankingmatch.data.bank import bank_directory, bank_key, delete_old_banks
-from rankingmatch.labeling.processes import Child
-
-__all__ = ["DIMENSION", "NETWORK", "SIDE", "Features", "compute_blocks", "feature_function"]
 
 NETWORK, SIDE, DIMENSION = "efficientnet-lite0", 224, 1280  # as in `runs.photographs`, which takes long to import
-FORMAT = 1  # of the cached features and of the converted network
+FORMAT = 1  # of the cached features
 BLOCK = 128  # rows
 ROW = np.dtype([("stamp", "S32"), ("features", np.float16, (DIMENSION,))])
 Compute = Callable[[np.ndarray], np.ndarray]
 
 
 class Features:
-    """Features of some files, relative to a folder, which become known one after the other, in this order.
+    """Features of some files, relative to a folder, which become known one after the other.
 
     `values` (n, 1280) float16 are zero in rows that are not `known` (n,) yet, or never will be.
     """
@@ -44,68 +39,48 @@ class Features:
         self.values = np.zeros((len(files), DIMENSION), np.float16)
         self.known = np.zeros(len(files), bool)
         self.directory = bank_directory(bank_key(f"labeling {FORMAT} {NETWORK} {SIDE} {root.resolve()}"))
-        self._child: Child | None = None
-        self._stopping = threading.Event()
+        self._row_of: dict[bytes, int] = {}  # by the stamp of the file
 
-    def compute(self, progress: Callable[[int], None], unreadable: Callable[[int], None]) -> None:
-        """Read or compute all features; raise DataError if that is impossible.
+    def read_cache(self) -> bytes:
+        """Take the rows that are cached; the result is the request to compute the others, empty if there are none.
 
-        `progress` is called with the number of files that are done, `unreadable` with the index of each file that
-        cannot be decoded.
+        Blocks without any of the rows are deleted. Raise DataError if the cache cannot be written.
         """
         stamps = [_stamp(self._root, file) for file in self._files]
-        row_of = {stamp.encode(): row for row, stamp in enumerate(stamps)}
-        self._read_cache(row_of)
-        done = int(self.known.sum())
-        progress(done)
-        missing = [(self._files[row], stamps[row]) for row in np.flatnonzero(~self.known)]
-        for answer in self._computed(missing) if missing and not self._stopping.is_set() else ():
-            # Without readable images, there is no block.
-            done += self._insert(self.directory / answer["block"], row_of) + len(answer["bad"])
-            for stamp in answer["bad"]:
-                unreadable(row_of[stamp.encode()])
-            progress(done)
-
-    def stop(self) -> None:
-        """Stop the computation; what is cached is kept."""
-        self._stopping.set()
-        if self._child is not None:
-            self._child.stop()
-
-    def _read_cache(self, row_of: dict[bytes, int]) -> None:
-        """Take the rows that are cached; blocks without any are deleted."""
+        self._row_of = {stamp.encode(): row for row, stamp in enumerate(stamps)}
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self.directory.touch()  # it was used now
             delete_old_banks(self.directory)
             for path in self.directory.glob("*.npy"):
-                if self._insert(path, row_of) == 0:
+                if not self._insert(path):
                     path.unlink(missing_ok=True)
         except OSError as error:
             raise DataError(
                 f"{self.directory} cannot be written ({error.strerror}); {writing_remedy(error)}"
             ) from error
+        missing = np.flatnonzero(~self.known)
+        files = [(os.path.join(self._root, self._files[row]), stamps[row]) for row in missing]  # noqa: PTH118
+        return json.dumps({"directory": str(self.directory), "files": files}).encode() if files else b""
 
-    def _insert(self, path: Path, row_of: dict[bytes, int]) -> int:
-        """Take the rows of a block that are wanted; returns how many there are."""
+    def add(self, answer: dict[str, Any]) -> list[int]:
+        """Take a block that was computed; the result is the rows of files that cannot be decoded."""
+        self._insert(self.directory / answer["block"])  # without readable images, there is no block
+        return [self._row_of[stamp.encode()] for stamp in answer["bad"]]
+
+    def _insert(self, path: Path) -> bool:
+        """Take the rows of a block that are wanted; says whether there are any."""
         try:
             block = np.load(path)
         except (OSError, ValueError, EOFError):
-            return 0
+            return False
         if block.dtype != ROW:
-            return 0
-        found = [(row_of[stamp], at) for at, stamp in enumerate(block["stamp"]) if stamp in row_of]
+            return False
+        found = [(self._row_of[stamp], at) for at, stamp in enumerate(block["stamp"]) if stamp in self._row_of]
         for row, at in found:
             self.values[row] = block["features"][at]
             self.known[row] = True
-        return len(found)
-
-    def _computed(self, missing: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        """The answers of the process that computes: `compute_blocks` for files and stamps."""
-        files = [(os.path.join(self._root, file), stamp) for file, stamp in missing]  # noqa: PTH118
-        request = json.dumps({"directory": str(self.directory), "files": files}).encode()
-        self._child = Child("rankingmatch.labeling.features", request=request)
-        yield from self._child.answers()
+        return bool(found)
 
 
 def _stamp(root: Path, file: str) -> str:
@@ -124,7 +99,7 @@ def compute_blocks(directory: Path, files: Iterable[tuple[str, str]]) -> Iterato
     For each block, it gives its name and the stamps of the files that cannot be decoded.
     """
     stamp_of = dict(files)
-    compute = feature_function()
+    compute = feature_function(len(stamp_of))
     rows: list[tuple[bytes, np.ndarray]] = []
     bad: list[str] = []
     done = 0
@@ -143,55 +118,19 @@ def compute_blocks(directory: Path, files: Iterable[tuple[str, str]]) -> Iterato
             rows, bad = [], []
 
 
-def feature_function() -> Compute:
-    """The frozen network: (n, h, w, 3) uint8 images → (n, 1280), in ONNX Runtime if it computes the same as torch."""
-    from rankingmatch.networks.onnx import onnx_session, to_onnx
+def feature_function(count: int) -> Compute:
+    """The network without its head: (n, h, w, 3) uint8 → (n, 1280); in ONNX Runtime if `count` images are worth it."""
+    from rankingmatch.networks import make_classifier
+    from rankingmatch.networks.onnx import accelerated
 
     torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    path = platformdirs.user_cache_path("rankingmatch") / "weights" / f"{NETWORK}-{SIDE}-{FORMAT}.onnx"
+    network = accelerated(make_classifier(NETWORK, 2, pretrained=True).eval(), count)
 
-    def in_onnx_runtime(content: bytes) -> Compute:
-        session = onnx_session(content)
-        return lambda images: np.asarray(session.run(None, {"images": _channels_first(images)})[0])
-
-    try:
-        return in_onnx_runtime(path.read_bytes())
-    except Exception:  # it is not there yet, or it is damaged
-        lower = _FrozenNetwork().eval()
-
-    def in_torch(images: np.ndarray) -> np.ndarray:
+    def compute(images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return np.asarray(lower(torch.from_numpy(_channels_first(images))).numpy())
+            return np.asarray(network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).features)
 
-    example = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3)).astype(np.uint8)
-    try:
-        content = to_onnx(lower, torch.from_numpy(_channels_first(example)), "features").SerializeToString()
-        compute = in_onnx_runtime(content)
-        if not np.allclose(compute(example), in_torch(example), atol=1e-2):
-            return in_torch
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
-    except Exception:  # of many kinds
-        return in_torch
     return compute
-
-
-class _FrozenNetwork(torch.nn.Module):
-    """The pretrained network without its head: (n, 3, h, w) uint8 → (n, 1280)."""
-
-    def __init__(self) -> None:
-        from rankingmatch.networks import freeze, make_classifier
-
-        super().__init__()
-        self.model = make_classifier(NETWORK, 2, pretrained=True)
-        freeze(self.model, "head")
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.model.maps(images).flatten(1)
-
-
-def _channels_first(images: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
 def main() -> None:

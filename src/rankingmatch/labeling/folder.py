@@ -23,8 +23,6 @@ from rankingmatch.data.label_journal import (
 from rankingmatch.labeling.journal import Journal
 from rankingmatch.labeling.session import Session, check_class_name
 
-__all__ = ["export_folders", "given_labels", "open_session"]
-
 
 def open_session(folder: Path, labels_csv: Path | None = None, classes: tuple[str, ...] = (), seed: int = 0) -> Session:
     """Scan a folder, or that of a trained run, and open its journal, which is then locked for this process.
@@ -34,38 +32,32 @@ def open_session(folder: Path, labels_csv: Path | None = None, classes: tuple[st
     for name in classes:
         check_class_name(name)
     run = folder if (folder / "config.json").is_file() else None
-    root, earlier, names = _folder_of_run(run) if run else (folder, None, ())
+    root, earlier, known = folder, None, classes
+    if run is not None:
+        from rankingmatch.runs.directory import Run
+
+        config = Run(run).config()
+        root, earlier = Path(config.dataset), config.data.labels_csv
+        if not root.is_dir():
+            raise DataError(f"{run} was trained on {config.dataset}, which is not a folder of images")
+        if earlier is None:  # the classes were folders
+            known = (*classes, *Run(run).load_model()[1].classes)
     held_out = tuple(f"{name}{os.sep}" for name in HELD_OUT)
     files = [file for file in FolderScanner(root).images(root) if not file.startswith(held_out)]
     if not files:
         raise DataError(f"{root} has no images")
-    path = labels_csv or root / "labels.csv"
-    target = _journal_path(path)
-    given = [LabelEvent("", name, CLASS_PREFIX) for name in (*classes, *names)]
-    given += given_labels(root, files, (*classes, *names))
-    for table in dict.fromkeys(table for table in (path, earlier) if table is not None):
-        if table.exists() and table.resolve() != target.resolve():
-            given += _labels_of_table(table, files)
-    return Session(root, files, Journal(target), given, seed, run)
-
-
-def _folder_of_run(run: Path) -> tuple[Path, Path | None, tuple[str, ...]]:
-    """The folder that a run was trained on, its table of labels, or, if these were class folders, their names."""
-    from rankingmatch.runs.directory import Run
-
-    config = Run(run).config()
-    folder, table = Path(config.dataset), config.data.labels_csv
-    if not folder.is_dir():
-        raise DataError(f"{run} was trained on {config.dataset}, which is not a folder of images")
-    return (folder, None, Run(run).load_model()[1].classes) if table is None else (folder, Path(table), ())
-
-
-def _journal_path(path: Path) -> Path:
-    """The journal for a CSV file: the file itself, or another one beside it if it is a plain table of labels."""
-    content = read_table(path) if path.exists() else b""
-    first = b"".join(content[: 1 << 12].splitlines()[:1]).decode("utf-8-sig", "replace")
-    plain = not is_journal(content) and {"file", "label"} <= set(next(csv.reader([first]), []))
-    return path.with_name(f"{path.stem}-journal{path.suffix}") if plain else path
+    path = journal = labels_csv or root / "labels.csv"
+    if path.exists():  # a plain table of labels is left alone, and has its journal beside it
+        content = read_table(path)
+        first = b"".join(content[: 1 << 12].splitlines()[:1]).decode("utf-8-sig", "replace")
+        if not is_journal(content) and {"file", "label"} <= set(next(csv.reader([first]), [])):
+            journal = path.with_name(f"{path.stem}-journal{path.suffix}")
+    given = [LabelEvent("", name, CLASS_PREFIX) for name in known]
+    given += given_labels(root, files, known)
+    for table in dict.fromkeys(Path(table) for table in (path, earlier) if table is not None):
+        if table.exists() and table.resolve() != journal.resolve():
+            given += _labels_of_table(table, set(files))
+    return Session(root, files, Journal(journal), given, seed, run)
 
 
 def given_labels(root: Path, files: Iterable[str], classes: tuple[str, ...] = ()) -> list[LabelEvent]:
@@ -94,19 +86,15 @@ def given_labels(root: Path, files: Iterable[str], classes: tuple[str, ...] = ()
     ]
 
 
-def _labels_of_table(table: Path, files: list[str]) -> list[LabelEvent]:
+def _labels_of_table(table: Path, files: set[str]) -> list[LabelEvent]:
     """The labels in another CSV file, a journal or a plain table."""
     content = read_table(table)
     if is_journal(content):
         labels = replay(parse_events(content, table)[0])
     else:
         labels = {file: (label, part or "train") for _, file, label, part in csv_rows(table, content)}
-    known = set(files)
-    return [
-        LabelEvent(file, label, part)
-        for file, (label, part) in labels.items()
-        if file in known and (label or part == "none")
-    ]
+    found = ((file, label, part) for file, (label, part) in labels.items() if label or part == "none")
+    return [LabelEvent(*row) for row in found if row[0] in files]
 
 
 def export_folders(session: Session) -> Path:

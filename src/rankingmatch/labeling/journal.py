@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from itertools import groupby
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from rankingmatch.core.errors import DataError, first_line, setting
 from rankingmatch.core.names import printable
 from rankingmatch.data.label_journal import (
     CLASS_PREFIX,
-    COLUMNS,
+    HEADER,
     LabelEvent,
     format_events,
     is_journal,
@@ -22,10 +22,8 @@ from rankingmatch.data.label_journal import (
     read_table,
 )
 
-__all__ = ["Journal", "JournalError", "LabelState", "Mark", "Step", "steps_of"]
-
-HEADER = (",".join(COLUMNS) + "\n").encode()
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+FIRST_LINE = HEADER + b"\n"
+OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class JournalError(DataError):
@@ -35,35 +33,45 @@ class JournalError(DataError):
 class Journal:
     """An append-only CSV file, locked for this process; it is created with the first row.
 
-    `events` are the rows that it had when it was opened.
+    Neither the file nor its lock may be a link, which someone may have put into the folder. `events` are the rows that
+    the file had when it was opened.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = _locked(path)
-        self._file: int | None = None
-        self._end = 0  # the length of the complete rows
-        self._size: int | None = 0  # of the file, with an incomplete row; None after a write that failed
+        lock = path.with_name(f".{path.name}.lock")
+        for link in (one for one in (path, lock) if one.is_symlink()):
+            raise DataError(
+                f"{printable(str(link))} is a link, which is not followed; remove it, or name a file with "
+                f"{setting('labels_csv')}"
+            )
+        self._lock = FileLock(lock)
         try:
-            self.events = self._read()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise DataError(
+                f"{path} is in use by another labeling server; open the address that it printed, or stop it"
+            ) from None
+        except OSError as error:
+            reason = error.strerror
+            raise DataError(f"{path} cannot be written ({reason}); choose another file for the labels") from error
+        self._file: int | None = None
+        try:
+            content = read_table(path) if path.exists() else b""
+            self.events, self._end = list[LabelEvent](), 0  # the length of the complete rows
+            if not FIRST_LINE.startswith(content):  # a crash may have cut off the first line
+                if not is_journal(content):
+                    raise DataError(
+                        f"{printable(str(path))} is not a journal of labels: its first line must be {HEADER.decode()}; "
+                        "choose another file for the labels"
+                    )
+                self.events, self._end = parse_events(content, path)
         except BaseException:
             self._lock.release()
             raise
-
-    def _read(self) -> list[LabelEvent]:
-        if not self.path.exists():
-            return []
-        content = read_table(self.path)
-        self._size = len(content)
-        if len(content) < len(HEADER) and HEADER.startswith(content):  # empty, or a crash cut off the first line
-            return []
-        if not is_journal(content):
-            raise DataError(
-                f"{printable(str(self.path))} is not a journal of labels: its first line must be {','.join(COLUMNS)}; "
-                "choose another file for the labels"
-            )
-        events, self._end = parse_events(content, self.path)
-        return events
+        self._size: int | None = len(content)  # of the file, with an incomplete row; None after a write that failed
+        self._checksum, self._checked = zlib.crc32(content[: self._end]), 0  # of the complete rows, and when it was so
 
     def append(self, events: list[LabelEvent]) -> None:
         """Write rows to the disk; raise JournalError, with the file as before, if that is impossible."""
@@ -71,7 +79,7 @@ class Journal:
             return
         try:
             file = self._opened()
-            before = HEADER
+            before = FIRST_LINE
             if self._end:  # an editor may have dropped the last line break
                 before = b"" if os.pread(file, 1, self._end - 1) == b"\n" else b"\n"
             content = rest = before + format_events(events)
@@ -89,20 +97,24 @@ class Journal:
                 message = f"{self.path} cannot be written ({reason}); nothing was saved, try again"
             raise JournalError(message) from error
         self._end = self._size = self._end + len(content)
+        self._checksum, self._checked = zlib.crc32(content, self._checksum), os.fstat(file).st_mtime_ns
 
     def _opened(self) -> int:
         """The file, created if necessary, without an incomplete last row; its rows must not get lost.
 
-        Raise JournalError if another program has changed or replaced it.
+        Raise JournalError if another program has changed, replaced or deleted it, or its folder.
         """
+        known = self.path if self._file is not None else self.path.parent
+        if not os.path.lexists(known):
+            raise JournalError(f"{known} was deleted by another program; stop the server and start it again")
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, _OPEN, 0o644)
+            self._file = os.open(self.path, OPEN, 0o644)
             sync_directory(self.path.parent)
         ours = os.fstat(self._file)
-        if not os.path.lexists(self.path):
-            raise JournalError(f"{self.path} was deleted by another program; stop the server and start it again")
-        if not os.path.samestat(ours, self.path.lstat()) or self._size not in (None, ours.st_size):
+        same = os.path.samestat(ours, self.path.lstat()) and self._size in (None, ours.st_size)
+        if same and ours.st_mtime_ns != self._checked:  # as many bytes as before, which may be others
+            same = zlib.crc32(os.pread(self._file, self._end, 0)) == self._checksum
+        if not same:
             raise JournalError(f"{self.path} was changed by another program; stop the server and start it again")
         self._cut()
         return self._file
@@ -115,7 +127,7 @@ class Journal:
 
     def copy(self, target: Path) -> None:
         """Write the complete rows to another file."""
-        write_atomically(target, self.path.read_bytes()[: self._end] if self._end else HEADER)
+        write_atomically(target, self.path.read_bytes()[: self._end] if self._end else FIRST_LINE)
 
     def close(self) -> None:
         """Close the file and let other processes use it."""
@@ -123,27 +135,6 @@ class Journal:
             os.close(self._file)
             self._file = None
         self._lock.release()
-
-
-def _locked(path: Path) -> FileLock:
-    """The lock beside a journal; neither of them may be a link, which someone may have put into the folder."""
-    lock = path.with_name(f".{path.name}.lock")
-    for link in (one for one in (path, lock) if one.is_symlink()):
-        raise DataError(
-            f"{printable(str(link))} is a link, which is not followed; remove it, or name a file with "
-            f"{setting('labels_csv')}"
-        )
-    locked = FileLock(lock)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        locked.acquire(timeout=0)
-    except Timeout:
-        raise DataError(
-            f"{path} is in use by another labeling server; open the address that it printed, or stop it"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be written ({error.strerror}); choose another file for the labels") from error
-    return locked
 
 
 class Mark(NamedTuple):
@@ -259,8 +250,3 @@ class LabelState:
             class_id, self._next_id = self._next_id, self._next_id + 1
         self.classes = dict(sorted({**self.classes, class_id: name}.items()))
         return class_id
-
-
-def steps_of(events: list[LabelEvent]) -> list[list[LabelEvent]]:
-    """Events grouped into steps: consecutive rows with the same time; a row without one was written by hand."""
-    return [list(group) for _, group in groupby(events, key=lambda event: event.time or id(event))]

@@ -9,46 +9,20 @@ from rankingmatch.heads.linear import fit_head
 from rankingmatch.labeling.random_checks import advice, error_point
 from rankingmatch.labeling.selection import next_images
 
-__all__ = ["NO_GUESSES", "Doubt", "Guesses", "Lesson", "guesses_of", "out_of_fold"]
-
 RANKED = 64  # images that are ordered at once
 FEWEST = 2  # labels of each of two classes
 CURVE_STEPS = (8, 4, 2)  # an eighth, a quarter and half of the labels
 FOLDS = 5
 
-
-class Doubt(NamedTuple):
-    """A labeled image that a model contradicts, what it predicts instead, and how confident it is."""
-
-    number: int
-    class_id: int
-    confidence: float
-
-
-class Guesses(NamedTuple):
-    """What a model predicts: ascending image numbers (m,), class ids (m,), confidences (m,); and its doubts."""
-
-    numbers: np.ndarray
-    classes: np.ndarray
-    confidences: np.ndarray
-    doubts: tuple[Doubt, ...] = ()  # the most confident ones first
-
-    def of(self, number: int) -> tuple[int, float] | None:
-        """Class and confidence for an image; None if the model has not seen it."""
-        at = int(np.searchsorted(self.numbers, number))
-        if at == len(self.numbers) or self.numbers[at] != number:
-            return None
-        return int(self.classes[at]), float(self.confidences[at])
-
-
-NO_GUESSES = Guesses(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+Guesses = dict[int, tuple[int, float]]  # by the number of an image: the id of a class, and how confident the model is
 
 
 def guesses_of(numbers: np.ndarray, known: np.ndarray, probabilities: np.ndarray, class_ids: np.ndarray) -> Guesses:
-    """The most probable class of every image whose row is known."""
+    """The most probable class of every image whose row is known, in the order of the images' numbers."""
     rows = np.flatnonzero(known)
     rows = rows[np.argsort(numbers[rows])]
-    return Guesses(numbers[rows], class_ids[probabilities[rows].argmax(1)], probabilities[rows].max(1))
+    best, confidence = class_ids[probabilities[rows].argmax(1)], probabilities[rows].max(1)
+    return dict(zip(numbers[rows].tolist(), zip(best.tolist(), confidence.tolist(), strict=True), strict=True))
 
 
 class Lesson(NamedTuple):
@@ -85,8 +59,8 @@ class Lesson(NamedTuple):
         chosen = next_images(self.features, self._compact(class_ids)[0], probabilities, RANKED, seed)
         return [(int(self.numbers[row]), why) for row, why in chosen]
 
-    def doubts(self, seed: int) -> tuple[Doubt, ...]:
-        """Labels that a model contradicts which was trained without them.
+    def doubts(self, seed: int) -> Guesses:
+        """What a model that was trained without a label predicts instead of it, the most confident ones first.
 
         Random checks are not among them: if only those that the model contradicts were corrected, its error would look
         lower than it is.
@@ -97,9 +71,7 @@ class Lesson(NamedTuple):
         best, confidence = predicted.argmax(1), predicted.max(1)
         wrong = np.flatnonzero(best != labels[rows])
         wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
-        return tuple(
-            Doubt(int(self.numbers[rows[at]]), int(class_ids[best[at]]), float(confidence[at])) for at in wrong
-        )
+        return {int(self.numbers[rows[at]]): (int(class_ids[best[at]]), float(confidence[at])) for at in wrong}
 
     def curve(self, seed: int, method: str) -> list[dict[str, float]]:
         """The error with an eighth, a quarter and half of the labels, in the order in which they were given."""

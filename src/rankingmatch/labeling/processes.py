@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rankingmatch.core.atomic import unused_path
 from rankingmatch.core.errors import DataError, first_line
 from rankingmatch.core.options import flag
 from rankingmatch.labeling.random_checks import error_interval
 from rankingmatch.labeling.session import RequestError, Session
 
-__all__ = ["Child", "Training"]
-
+SECONDS_TO_STOP = 20
 MORE: list[str] = []  # arguments of every training, for tests
 
 
@@ -51,16 +49,9 @@ class Child:
                 errors = self._errors.read().decode(errors="replace").strip().splitlines()
                 raise DataError(errors[-1].removeprefix("error: ") if errors else f"the process ended with code {code}")
 
-    @property
-    def running(self) -> bool:
-        """Whether it has not ended yet."""
-        return self.process.poll() is None
-
     def stop(self) -> None:
-        """Ask it to stop."""
-        if self.running:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGTERM)  # SIGINT is ignored in the background of a script
+        """Ask it to stop, if it has not ended yet."""
+        self.process.terminate()  # SIGINT is ignored in the background of a script
 
 
 class Training:
@@ -76,19 +67,28 @@ class Training:
     @property
     def running(self) -> bool:
         """Whether a training is running."""
-        return self._child is not None and self._child.running
+        return self._child is not None and self._child.process.poll() is None
 
     def start(self) -> None:
         """Start to train on the labels so far; raise RequestError if that is not possible."""
         with self._lock:
             if self.running:
                 raise RequestError("a training is already running; wait for it, or stop it")
-            if sum(one["count"] > 0 for one in self._session.state()["classes"]) < 2:
+            state = self._session.state()
+            if sum(one["count"] > 0 for one in state["classes"]) < 2:
                 raise RequestError("label images of at least two classes before training")
-            run, table = self._snapshot()
+            try:  # a copy of the journal: labels may be added while it trains
+                self._directory.mkdir(parents=True, exist_ok=True)
+                run = unused_path(self._directory / f"{self._session.root.name}-{state['labeled']}-labels")
+                table = unused_path(Path(f"{run}.csv"))
+                self._session.copy_journal(table)
+            except OSError as error:
+                raise RequestError(
+                    f"{self._directory.resolve()} cannot be written ({error.strerror}); start the server elsewhere"
+                ) from error
             command = ["train", str(self._session.root), flag("labels_csv"), str(table), flag("out"), str(run)]
-            shown = {"state": "running", "step": 0, "steps": None, "eta": None, "error": None}
-            shown |= {"message": "preparing the images", "done": 0, "total": None, "test": 0, "report": None}
+            shown = {"state": "running", "message": "preparing the images", "step": 0, "done": 0, "test": 0}
+            shown |= dict.fromkeys(("steps", "total", "eta", "error", "report"))
             shown |= {"command": shlex.join(["rankingmatch", *command])}
             self._stopped = False
             self._child = Child("rankingmatch", *command, *MORE, flag("json"))
@@ -97,16 +97,16 @@ class Training:
 
     def stop(self) -> None:
         """Ask the training to write a checkpoint and stop."""
-        if self._child is not None and self._child.running:
+        if self._child is not None and self.running:
             self._stopped = True
             self._child.stop()
 
-    def close(self, seconds: float = 20) -> None:
+    def close(self) -> None:
         """Stop the training and wait for it."""
         self.stop()
         if self._child is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.process.wait(seconds)
+                self._child.process.wait(SECONDS_TO_STOP)
 
     def report_of(self, name: str) -> Path:
         """The report of a run of this session; raise RequestError if there is none."""
@@ -114,22 +114,6 @@ class Training:
         if path is None or not (path / "report.html").is_file():
             raise RequestError("there is no report of this training")
         return path / "report.html"
-
-    def _snapshot(self) -> tuple[Path, Path]:
-        """A new run directory, and a copy of the journal: labels may be added while it trains."""
-        stem = f"{self._session.root.name}-{self._session.state()['labeled']}-labels"
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            number, run = 1, self._directory / stem
-            while os.path.lexists(run) or os.path.lexists(f"{run}.csv"):
-                number += 1
-                run = self._directory / f"{stem}-{number}"
-            self._session.copy_journal(Path(f"{run}.csv"))
-        except OSError as error:
-            raise RequestError(
-                f"{self._directory.resolve()} cannot be written ({error.strerror}); start the server elsewhere"
-            ) from error
-        return run, Path(f"{run}.csv")
 
     def _follow(self, child: Child, run: Path, shown: dict[str, Any]) -> None:
         """Show the events of a training until it ends."""
@@ -150,22 +134,20 @@ class Training:
 
 def _progress(event: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     """What the page shows after an event that the training printed."""
-    match event["event"]:
-        case "loading":
-            return {"message": event["task"], "done": event["done"], "total": event["total"]}
-        case "start":
-            return {"step": event["step"], "steps": event["steps"], "test": event["test"], "message": "training"}
-        case "result":
-            return {"step": event["steps"], "error": _measured(event, shown["test"])}
-    left = event["seconds"] / event["step"] * (shown["steps"] - event["step"])
-    error = _measured(event, shown["test"]) if event["event"] == "evaluation" else shown["error"]
-    return {"step": event["step"], "eta": left, "error": error}
-
-
-def _measured(event: dict[str, Any], checks: int) -> dict[str, float] | None:
-    """The error in percent on the random checks, with its interval; None without any."""
-    error = event["test_error"]
-    if error is None or not checks:
-        return None
-    low, high = error_interval(round(error / 100 * checks), checks)
-    return {"percent": error, "low": low, "high": high, "checks": checks}
+    kind = event["event"]
+    if kind == "loading":
+        return {"message": event["task"], "done": event["done"], "total": event["total"]}
+    if kind == "start":
+        return {"step": event["step"], "steps": event["steps"], "test": event["test"], "message": "training"}
+    if kind == "result":
+        new = {"step": event["steps"]}
+    else:
+        left = event["seconds"] / event["step"] * (shown["steps"] - event["step"])
+        new = {"step": event["step"], "eta": left}
+    if kind in ("result", "evaluation"):
+        error, checks = event["test_error"], shown["test"]
+        new["error"] = None
+        if error is not None and checks:
+            low, high = error_interval(round(error / 100 * checks), checks)
+            new["error"] = {"percent": error, "low": low, "high": high, "checks": checks}
+    return new

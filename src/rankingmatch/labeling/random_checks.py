@@ -7,11 +7,10 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 
-__all__ = ["CHECK_EVERY", "advice", "draw_checks", "enough", "error_interval", "error_point", "is_check_turn"]
-
 CHECK_EVERY = 5  # one of five images is a random check
 SHARE, MOST = 0.2, 1000  # of the folder, and images
 LABELS_PER_CLASS = 8  # suggested before training
+TAIL = (1 - 0.95) / 2  # probability on each side of the interval
 HARDLY = 1.0  # percentage points: a smaller gain from twice as many labels is hardly worth them
 FEW_CHECKS, MANY_CHECKS = 20, 50  # one image of 20 is 5 percentage points
 
@@ -32,15 +31,12 @@ def is_check_turn(turn: int) -> bool:
     return turn % CHECK_EVERY == CHECK_EVERY - 1
 
 
-def error_interval(wrong: int, checks: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper and Pearson's interval in percent: it contains the true error at least as often as `level` says."""
+def error_interval(wrong: int, checks: int) -> tuple[float, float]:
+    """Clopper and Pearson's interval in percent: it contains the true error in at least 95% of cases."""
     from scipy.special import betaincinv  # importing scipy.stats takes seconds
 
-    if checks == 0:
-        return 0.0, 100.0
-    tail = (1 - level) / 2
-    low = 0.0 if wrong == 0 else float(betaincinv(wrong, checks - wrong + 1, tail))
-    high = 1.0 if wrong == checks else float(betaincinv(wrong + 1, checks - wrong, 1 - tail))
+    low = 0.0 if wrong == 0 else float(betaincinv(wrong, checks - wrong + 1, TAIL))
+    high = 1.0 if wrong == checks else float(betaincinv(wrong + 1, checks - wrong, 1 - TAIL))
     return 100 * low, 100 * high
 
 

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import Headers
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-__all__ = ["HEADERS", "MOST_BYTES", "PAGE_POLICY", "REPORT_POLICY", "Access", "Guard"]
 
 MOST_BYTES = 1 << 20  # of a request
 PAGE_POLICY = (
@@ -52,26 +50,18 @@ class Access:
         """The name of the cookie. Cookies are shared by all ports of a host, so it has the port."""
         return f"rankingmatch-{self.port}"
 
-    def has_token(self, given: str) -> bool:
-        """Whether this is the token, compared in constant time."""
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
-
     def is_own_host(self, header: str) -> bool:
         """Whether a Host header names this server. A page on the internet can make its own name point here."""
         name, _, port = header.rpartition(":")
+        only_this_computer = self.host in ("127.0.0.1", "::1", "localhost")
         if port != str(self.port):
             return False
         try:
             address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
         except ValueError:
-            names = {"localhost"} if self.is_local else {"localhost", self.host, socket.gethostname()}
+            names = {"localhost"} if only_this_computer else {"localhost", self.host, socket.gethostname()}
             return name.lower() in {known.lower() for known in names}
-        return address.is_loopback or not self.is_local
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this computer can reach the server."""
-        return self.host in ("127.0.0.1", "::1", "localhost")
+        return address.is_loopback or not only_this_computer
 
 
 class Guard:
@@ -85,66 +75,54 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] == "http":
-            answer = self._answer(scope)
-            await (answer or self.app)(scope, _limited(receive), _with_headers(send))
+        received = 0
 
-    def _answer(self, scope: Scope) -> Response | None:
+        async def limited() -> Message:
+            """End a request whose body is longer than it may be."""
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if received > MOST_BYTES else message
+
+        async def with_headers(message: Message) -> None:
+            """Add the headers that an answer does not have yet."""
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        if scope["type"] == "http":
+            await (self._answer(Request(scope)) or self.app)(scope, limited, with_headers)
+
+    def _answer(self, request: Request) -> Response | None:
         """What a request gets that is not passed on: a refusal, or the cookie."""
-        request = Request(scope)
-        if not self.access.is_own_host(request.headers.get("host", "")):
-            return _refusal(scope, 403, "This server is not known by that name: open the address that it has printed.")
-        if scope["method"] not in ("GET", "HEAD", "POST"):
-            return _refusal(scope, 405, "Only GET and POST are allowed.")
-        given = request.query_params.get("token") if scope["path"] == "/" and scope["method"] != "POST" else None
-        if not self.access.has_token(request.cookies.get(self.access.cookie, "") if given is None else given):
-            return _refusal(scope, 403, "Open the address that the server has printed; it contains a token.")
-        self.recognize(scope.get("client"))
+        path, headers, post = request.scope["path"], request.headers, request.method == "POST"
+        if not self.access.is_own_host(headers.get("host", "")):
+            return _refusal(path, 403, "This server is not known by that name: open the address that it has printed.")
+        if request.method not in ("GET", "HEAD", "POST"):
+            return _refusal(path, 405, "Only GET and POST are allowed.")
+        given = request.query_params.get("token") if path == "/" and not post else None
+        token = request.cookies.get(self.access.cookie, "") if given is None else given
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.access.token.encode()):  # in constant time
+            return _refusal(path, 403, "Open the address that the server has printed; it contains a token.")
+        self.recognize(request.scope.get("client"))
         if given is not None:
             response = RedirectResponse("/", 303)
             response.set_cookie(self.access.cookie, self.access.token, httponly=True, samesite="strict")
             return response
-        return _refusal_of_post(scope, request.headers) if scope["method"] == "POST" else None
+        if not post:
+            return None
+        if headers.get("origin") != f"http://{headers['host']}":
+            return _refusal(path, 403, "Requests from other pages are not allowed.")
+        if headers.get("content-type", "").partition(";")[0] != "application/json":
+            return _refusal(path, 415, "A request must be JSON.")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
+            return _refusal(path, 413, "The request is too large.")
+        return None
 
 
-def _refusal(scope: Scope, status: int, sentence: str) -> Response:
-    if scope["path"] == "/" and status == 403:
-        return HTMLResponse(FORBIDDEN, status)
-    return JSONResponse({"error": sentence}, status)
-
-
-def _refusal_of_post(scope: Scope, headers: Headers) -> Response | None:
-    if headers.get("origin") != f"http://{headers['host']}":
-        return _refusal(scope, 403, "Requests from other pages are not allowed.")
-    if headers.get("content-type", "").partition(";")[0] != "application/json":
-        return _refusal(scope, 415, "A request must be JSON.")
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
-        return _refusal(scope, 413, "The request is too large.")
-    return None
-
-
-def _limited(receive: Receive) -> Receive:
-    """`receive`, which ends a request whose body is longer than it may be."""
-    received = 0
-
-    async def limited() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if received > MOST_BYTES else message
-
-    return limited
-
-
-def _with_headers(send: Send) -> Send:
-    """`send`, which adds the headers that an answer does not have yet."""
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            present = {name.decode("latin-1").lower() for name, _ in message["headers"]}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name not in present]
-            message = {**message, "headers": [*message["headers"], *more]}
-        await send(message)
-
-    return sending
+def _refusal(path: str, status: int, sentence: str) -> Response:
+    html = path == "/" and status == 403
+    return HTMLResponse(FORBIDDEN, status) if html else JSONResponse({"error": sentence}, status)

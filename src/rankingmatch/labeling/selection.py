@@ -10,7 +10,6 @@ images that it is unsure about [2].
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from enum import StrEnum
 from itertools import chain, islice, repeat
 
 import numpy as np
@@ -19,8 +18,6 @@ from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.heads.smoothing import known_rows, unit_features
 from rankingmatch.labeling.random_checks import CHECK_EVERY, is_check_turn
 
-__all__ = ["NOT_SELECTABLE", "UNLABELED", "ImageQueue", "Reason", "next_images"]
-
 UNLABELED, NOT_SELECTABLE = -1, -2
 SHARPNESS = 3.0  # β of the kernel
 DOUBT = 4  # power of the uncertainty, which makes up for a head that is less sure than it is right
@@ -28,21 +25,14 @@ EXAMINED = 4000  # images that coverage is computed with; a random part of a lar
 RESERVED = 300.0  # seconds for which an image belongs to the client that got it
 KEPT = 16  # images of a client that it may have loaded already when the order changes
 
-
-class Reason(StrEnum):
-    """Why an image is shown next; the values are for people."""
-
-    TYPICAL = "typical of the folder"
-    UNSURE = "the model is unsure"
-    RARE = "few labels of this class yet"
-    CHECK = "random check"
-    ORDER = "random order"
-    UNDONE = "undone"
+# Why an image is shown next, for people.
+TYPICAL, UNSURE, RARE = "typical of the folder", "the model is unsure", "few labels of this class yet"
+CHECK, ORDER, UNDONE = "random check", "random order", "undone"
 
 
 def next_images(
     features: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None, count: int, seed: int
-) -> list[tuple[int, Reason]]:
+) -> list[tuple[int, str]]:
     """Choose the images to label next, most useful first; fewer than `count` if fewer are selectable.
 
     Features (n, d) are best those of `smooth_features`; a row of zeros is an image whose features are not known yet,
@@ -53,7 +43,7 @@ def next_images(
     known = np.flatnonzero(known_rows(features))
     selectable = known[labels[known] == UNLABELED]
     count = min(count, len(selectable))
-    if count <= 0:
+    if count == 0:
         return []
     generator = numpy_generator(seed, Purpose.SELECTION, int((labels >= 0).sum()))
     candidates = _sample(selectable, max(EXAMINED, count), generator)
@@ -109,16 +99,13 @@ def _greedy(kernel: np.ndarray, covered: np.ndarray, weights: np.ndarray | float
     return np.array(chosen, np.int64)
 
 
-def _reasons(chosen: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None) -> list[Reason]:
+def _reasons(chosen: np.ndarray, labels: np.ndarray, probabilities: np.ndarray | None) -> list[str]:
     if probabilities is None:
-        return [Reason.TYPICAL] * len(chosen)
+        return [TYPICAL] * len(chosen)
     counts = np.bincount(labels[labels >= 0], minlength=probabilities.shape[1])
     rare = counts[probabilities[chosen].argmax(1)] <= 0.5 * counts[counts > 0].mean()
     unsure = _uncertainty(probabilities[chosen]) > np.median(_uncertainty(probabilities))
-    return [
-        Reason.RARE if few else Reason.UNSURE if doubt else Reason.TYPICAL
-        for few, doubt in zip(rare, unsure, strict=True)
-    ]
+    return [RARE if few else UNSURE if doubt else TYPICAL for few, doubt in zip(rare, unsure, strict=True)]
 
 
 class ImageQueue:
@@ -169,11 +156,11 @@ class ImageQueue:
     def put_back(self, client: str, number: int, now: float) -> None:
         """Give a client an image again whose label was undone, before all others."""
         others = [turn for turn in self._queues.get(client, ()) if turn[0] != number]
-        self._queues[client], self._asked[client] = [(number, Reason.UNDONE), *others], now
+        self._queues[client], self._asked[client] = [(number, UNDONE), *others], now
 
     def _choose(self, is_free: Callable[[int], bool]) -> tuple[int, str] | None:
-        checks = zip(self.checks, repeat(Reason.CHECK))  # the folder may be large: nothing is listed
-        others = chain(self._ranking, zip(self._order, repeat(Reason.ORDER)))
+        checks = zip(self.checks, repeat(CHECK))  # the folder may be large: nothing is listed
+        others = chain(self._ranking, zip(self._order, repeat(ORDER)))
         in_turn = chain(checks, others) if is_check_turn(self._handed_out) else chain(others, checks)
         turn = next((one for one in in_turn if is_free(one[0])), None)
         self._handed_out += turn is not None

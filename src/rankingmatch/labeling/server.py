@@ -1,42 +1,54 @@
-"""The HTTP application of a labeling session: requests in, JSON and images out. It needs Starlette."""
+"""The HTTP server of a labeling session: requests in, JSON and images out. It needs Starlette and uvicorn."""
 
 import asyncio
-import hashlib
+import contextlib
+import errno
 import io
 import json
-import os
+import secrets
+import signal
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rankingmatch.core.errors import RankingMatchError, first_line
+from rankingmatch.core.errors import ConfigError, RankingMatchError, first_line, setting
 from rankingmatch.core.names import printable
 from rankingmatch.data.decode import UnreadableError, view_image
+from rankingmatch.labeling.background import Background
 from rankingmatch.labeling.folder import export_folders
 from rankingmatch.labeling.journal import JournalError
 from rankingmatch.labeling.processes import Training
 from rankingmatch.labeling.security import REPORT_POLICY, Access, Guard
 from rankingmatch.labeling.session import RequestError, Session
 
-__all__ = ["make_app"]
-
 MOST_IMAGES = 200  # that a client gets at once
+LONGEST_TEXT = 200  # in a request
 SECONDS_BETWEEN_EVENTS = 0.25
 HEARTBEAT = 60  # intervals without a change after which a comment is sent, so that a lost connection is noticed
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 SIDES = {"large": 1600, "thumbnail": 256}  # the longest side of an image in pixels
 QUALITY = 88
+DEFAULT_PORT = 8765
+SECONDS_TO_STOP = 2
+MOST_CONNECTIONS = 300
+MOST_STRANGERS = 100  # connections that have not shown the token
+SECONDS_OF_STRANGERS = 10.0
 _decoding = threading.BoundedSemaphore(2)  # the largest image that is accepted takes half a gigabyte
 Answer = dict[str, Any]
+
+# --- the application -----------------------------------------------------------------------------------------
 
 
 def make_app(
@@ -66,7 +78,7 @@ def make_app(
         Route("/report/{run}", report),
         Route("/events", events),
         *(Route(path, _asked(action)) for path, action in _reading(session).items()),
-        *(Route(path, _posted(session, action), methods=["POST"]) for path, action in _writing(session, training)),
+        *(Route(path, _posted(session, act), methods=["POST"]) for path, act in _writing(session, training).items()),
     ]
     handlers: dict[Any, Any] = dict.fromkeys((RankingMatchError, HTTPException, Exception), _refused)
     return Guard(Starlette(routes=routes, exception_handlers=handlers), access, recognize)
@@ -82,31 +94,21 @@ def _page_file(name: str) -> Response:
 
 
 def _image(session: Session, request: Request) -> Response:
+    """An image in sRGB as a JPEG file."""
     number, size = _integer(request.path_params["number"], "number"), request.query_params.get("size", "large")
     if size not in SIDES:
         raise RequestError(f"size must be {' or '.join(SIDES)}")
-    path = session.path(number)
+    content = io.BytesIO()
     try:
-        status = os.stat(path)  # noqa: PTH116
-        content = f"{path} {status.st_size} {status.st_mtime_ns} {size}"
-        tag = hashlib.sha256(content.encode(errors="replace")).hexdigest()
-        # The cookie is new whenever the server is started: numbers may then mean other images.
-        headers = {"cache-control": "private, max-age=3600", "vary": "Cookie", "etag": f'"{tag[:32]}"'}
-        if request.headers.get("if-none-match", "") == headers["etag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(_jpeg(path, SIDES[size]), media_type="image/jpeg", headers=headers)
+        with _decoding:
+            view_image(session.path(number), SIDES[size]).save(content, "JPEG", quality=QUALITY)
     except (UnreadableError, OSError) as error:
         reason = str(error) if isinstance(error, UnreadableError) else f"cannot be read ({error.strerror})"
         session.mark_unreadable(number)
         raise HTTPException(404, f"The image {printable(session.files[number])} {reason}.") from error
-
-
-def _jpeg(path: str, side: int) -> bytes:
-    """An image in sRGB as a JPEG file; raise UnreadableError if it cannot be decoded."""
-    with _decoding:
-        content = io.BytesIO()
-        view_image(path, side).save(content, "JPEG", quality=QUALITY)
-        return content.getvalue()
+    # The cookie is new whenever the server is started: numbers may then mean other images.
+    headers = {"cache-control": "private, max-age=3600", "vary": "Cookie"}
+    return Response(content.getvalue(), media_type="image/jpeg", headers=headers)
 
 
 async def _events(session: Session, request: Request, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
@@ -126,13 +128,13 @@ async def _events(session: Session, request: Request, is_stopping: Callable[[], 
 
 def _reading(session: Session) -> dict[str, Callable[[QueryParams], Answer]]:
     def next_images(query: QueryParams) -> Answer:
-        client, count = _client(query.get("client")), _integer(query.get("count", 8), "count")
+        client, count = _text(query.get("client"), "client"), _integer(query.get("count", 8), "count")
         after = {_integer(value, "after") for value in query.getlist("after")}
         return {"images": session.next(client, max(1, min(count, MOST_IMAGES)), after)}
 
     def grid(query: QueryParams) -> Answer:
-        class_id, sure = _integer(query.get("class"), "class"), query.get("order", "sure") != "unsure"
-        return session.grid(class_id, sure=sure, page=_page_number(query))
+        class_id, page = _integer(query.get("class"), "class"), _integer(query.get("page", 0), "page")
+        return session.grid(class_id, sure=query.get("order") != "unsure", page=max(0, page))
 
     def history(query: QueryParams) -> Answer:
         step = 1 if _integer(query.get("step", -1), "step") > 0 else -1
@@ -142,7 +144,7 @@ def _reading(session: Session) -> dict[str, Callable[[QueryParams], Answer]]:
         "/state": lambda query: session.state(),
         "/next": next_images,
         "/grid": grid,
-        "/mistakes": lambda query: session.mistakes(_page_number(query)),
+        "/mistakes": lambda query: session.mistakes(max(0, _integer(query.get("page", 0), "page"))),
         "/history": history,
     }
 
@@ -151,11 +153,7 @@ def _asked(action: Callable[[QueryParams], Answer]) -> Callable[[Request], Respo
     return lambda request: JSONResponse(action(request.query_params))
 
 
-def _page_number(query: QueryParams) -> int:
-    return max(0, _integer(query.get("page", 0), "page"))
-
-
-def _writing(session: Session, training: Training) -> list[tuple[str, Callable[[Answer], Answer | None]]]:
+def _writing(session: Session, training: Training) -> dict[str, Callable[[Answer], Answer | None]]:
     def label(body: Answer) -> None:
         choice = body.get("class")
         if choice is not None and choice != "none":
@@ -163,7 +161,7 @@ def _writing(session: Session, training: Training) -> list[tuple[str, Callable[[
         session.label(_integer(body.get("number"), "number"), choice, kept=body.get("origin") == "kept")
 
     def undo(body: Answer) -> Answer:
-        number = session.undo(_client(body.get("client")))
+        number = session.undo(_text(body.get("client"), "client"))
         return {"number": number, "image": None if number is None else session.image(number)}
 
     def classes(body: Answer) -> None:
@@ -182,20 +180,15 @@ def _writing(session: Session, training: Training) -> list[tuple[str, Callable[[
             raise RequestError("numbers must be a list")
         session.accept(_integer(body.get("class"), "class"), [_integer(one, "numbers") for one in numbers])
 
-    def export(body: Answer) -> Answer:
-        if body.get("kind") != "folders":
-            raise RequestError("kind must be folders")
-        return {"path": printable(str(export_folders(session)))}
-
-    return [
-        ("/label", label),
-        ("/undo", undo),
-        ("/classes", classes),
-        ("/accept", accept),
-        ("/train", lambda body: training.start()),
-        ("/train/stop", lambda body: training.stop()),
-        ("/export", export),
-    ]
+    return {
+        "/label": label,
+        "/undo": undo,
+        "/classes": classes,
+        "/accept": accept,
+        "/train": lambda body: training.start(),
+        "/train/stop": lambda body: training.stop(),
+        "/export": lambda body: {"path": printable(str(export_folders(session)))},
+    }
 
 
 def _posted(session: Session, action: Callable[[Answer], Answer | None]) -> Callable[[Request], Any]:
@@ -227,14 +220,8 @@ def _integer(value: Any, name: str) -> int:
 
 
 def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise RequestError(f"{name} must be text")
-    return value
-
-
-def _client(value: Any) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= 64:
-        raise RequestError("client must be text of 1 to 64 characters")
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        raise RequestError(f"{name} must be text of at most {LONGEST_TEXT} characters")
     return value
 
 
@@ -248,3 +235,101 @@ def _refused(request: Request, error: Exception) -> Response:
     start = text[:1].upper() if text[:2].isalpha() else text[:1]
     sentence = start + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
     return JSONResponse({"error": sentence}, 507 if isinstance(error, JournalError) else 400)
+
+
+# --- running it ----------------------------------------------------------------------------------------------
+
+
+def serve(session: Session, host: str, port: int | None, method: str, started: Callable[[str], object]) -> bool:
+    """Answer requests, train and compute until SIGINT or SIGTERM; returns whether a training was stopped.
+
+    Without a port, it listens on the default one or, if it is taken, on any that is free. `started` is then called with
+    the address to open, which contains the token. Raises ConfigError if the server cannot listen there.
+    """
+    listening = listen(host, port)
+    training, background = Training(session), Background(session, method)
+    access = Access(secrets.token_urlsafe(24), listening.getsockname()[1], host)
+    server = make_server(session, training, access)
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    started(f"http://{shown}:{access.port}/?token={access.token}")
+    background.start()
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: uvicorn raises signals again
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listening])
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        listening.close()
+        was_training = training.running
+        training.close()
+        background.stop()
+        session.journal.close()
+    return was_training
+
+
+def make_server(session: Session, training: Training, access: Access) -> uvicorn.Server:
+    """The server of a session.
+
+    A connection that has not shown the token is closed after a while, the oldest at once if there are too many: nobody
+    without the token can hold all connections.
+    """
+    strangers: dict[Any, H11Protocol] = {}
+
+    class Protocol(H11Protocol):
+        """A connection, by the address of the client in `strangers` until a request has the token."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            strangers[self.client] = self
+            self.loop.call_later(SECONDS_OF_STRANGERS, self.close_stranger)
+            if len(strangers) > MOST_STRANGERS:
+                strangers.pop(next(iter(strangers))).transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.close_stranger()
+            super().connection_lost(exc)
+
+        def close_stranger(self) -> None:
+            """Close the connection, unless the client is known."""
+            if strangers.get(self.client) is self:
+                del strangers[self.client]
+                self.transport.abort()
+
+    app: Any = make_app(
+        session, training, access, lambda: server.should_exit, lambda client: strangers.pop(client, None)
+    )
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        log_level="warning",
+        access_log=False,  # addresses contain the token
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,  # the client is the one of the connection, whatever a header says
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=SECONDS_TO_STOP,
+    )
+    server = uvicorn.Server(config)
+    return server
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket that listens; raise ConfigError if that is impossible."""
+    if not host.strip():
+        raise ConfigError(f"{setting('host')} is empty; name an address, or leave the option out to use 127.0.0.1")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for attempt in [DEFAULT_PORT, 0] if port is None else [port]:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, attempt))
+            listening.listen(128)
+            return listening
+        except OSError as error:
+            listening.close()
+            problem = error
+    if problem.errno == errno.EADDRINUSE:
+        raise ConfigError(f"{setting('port')} {port} is in use by another program; choose another one")
+    reason = problem.strerror or str(problem)
+    raise ConfigError(f"{setting('host')} {host}: the server cannot listen on port {port} ({reason})")

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,14 @@ import numpy as np
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.names import printable
 from rankingmatch.data.label_journal import CLASS_PREFIX, LabelEvent
-from rankingmatch.labeling.journal import Journal, JournalError, LabelState, Mark, steps_of
-from rankingmatch.labeling.model import NO_GUESSES, Guesses
+from rankingmatch.labeling.journal import Journal, JournalError, LabelState, Mark
+from rankingmatch.labeling.model import Guesses
 from rankingmatch.labeling.random_checks import draw_checks, enough
 from rankingmatch.labeling.selection import ImageQueue
-
-__all__ = ["RequestError", "Session", "check_class_name"]
 
 KEYS = "1234567890qweryuiopdfjklcvb"  # of classes; the page uses the other keys for commands
 LONGEST_NAME = 100
 PAGE = 24  # images on a page of the grid
-NO_MODEL: dict[str, Any] = {"state": "waiting", "labels": 0, "why": "two labels of each class are needed"}
 
 
 class RequestError(ConfigError):
@@ -42,6 +40,10 @@ def check_class_name(name: str) -> str:
     if any(unicodedata.category(character) in ("Cc", "Cs", "Co", "Zl", "Zp") for character in name):
         raise RequestError("the name of a class must not have control characters")
     return name
+
+
+def _shown_guess(guess: tuple[int, float]) -> dict[str, float]:
+    return {"class": guess[0], "confidence": round(guess[1], 4)}
 
 
 class Session:
@@ -68,28 +70,27 @@ class Session:
         self.scan = hashlib.sha256("\0".join(files).encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self.number_of = {file: number for number, file in enumerate(files)}
         self.labels = LabelState()
-        for step in steps_of(journal.events):
-            self.labels.apply(step)
+        # Consecutive rows with the same time are one step; a row without a time was written by hand.
+        for _, step in groupby(journal.events, key=lambda event: event.time or id(event)):
+            self.labels.apply(list(step))
         self._last_time = journal.events[-1].time if journal.events else ""
-        self._pending = self._new_events(given, {event.file for event in journal.events})
+        moment = self._last_time = self._now()
+        known = {event.file for event in journal.events}
+        self._pending: list[LabelEvent] = []  # those of the given events that the journal does not have
+        for event in given:
+            name = self.labels.current_name(event.label)
+            if event.file not in known if event.file else self.labels.class_id(name) is None:
+                self._pending.append(event._replace(label=name, time=moment, origin="given"))
+                self.labels.apply(self._pending[-1:])
         self._unreadable: set[int] = set()
-        self.guesses = NO_GUESSES
-        self._shown: dict[str, Any] = {"features": {"done": 0, "total": len(files)}, "model": NO_MODEL}
-        self._shown |= {"quality": None, "training": None, "problem": None, "failure": None}
+        self.guesses: Guesses = {}
+        self.doubts: Guesses = {}  # what the model predicts for labels that it contradicts, the most confident first
+        waiting = {"state": "waiting", "labels": 0, "why": "two labels of each class are needed"}
+        self._shown: dict[str, Any] = {"features": {"done": 0, "total": len(files)}, "model": waiting}
+        self._shown |= dict.fromkeys(("quality", "training", "problem", "failure"))
         marks = {number: self.mark(number) for number in draw_checks(len(files), seed).tolist()}
         self.checks = [number for number, mark in marks.items() if mark is None or mark.part != "train"]
         self.queue = ImageQueue(np.random.default_rng(seed).permutation(len(files)).tolist(), self.checks)
-
-    def _new_events(self, given: list[LabelEvent], known_files: set[str]) -> list[LabelEvent]:
-        """Those of the given events that the journal does not have, applied to the state."""
-        moment = self._last_time = self._now()
-        events = []
-        for event in given:
-            name = self.labels.current_name(event.label)
-            if event.file not in known_files if event.file else self.labels.class_id(name) is None:
-                events.append(event._replace(label=name, time=moment, origin="given"))
-                self.labels.apply(events[-1:])
-        return events
 
     def mark(self, number: int) -> Mark | None:
         """What is known about an image."""
@@ -118,13 +119,13 @@ class Session:
     def image(self, number: int, why: str = "") -> dict[str, Any]:
         """An image as the page sees it. A random check has no guess, which would bias its label."""
         with self.lock:
-            mark, check, guess = self.mark(number), self._is_check(number), self.guesses.of(number)
+            mark, check, guess = self.mark(number), self._is_check(number), self.guesses.get(number)
             hidden = guess is None or guess[0] not in self.labels.classes or (check and mark is None)
             return {
                 "number": number,
                 "name": printable(self.files[number]),
                 "check": check,
-                "guess": None if guess is None or hidden else {"class": guess[0], "confidence": round(guess[1], 4)},
+                "guess": None if guess is None or hidden else _shown_guess(guess),
                 "label": None if mark is None else "none" if mark.part == "none" else mark.class_id,
                 "skipped": mark is not None and mark.skipped,
                 "why": why or (mark.origin if mark else ""),
@@ -140,23 +141,24 @@ class Session:
     def grid(self, class_id: int, *, sure: bool, page: int) -> dict[str, Any]:
         """A page of the unlabeled images that the model predicts as a class, and the number of pages."""
         with self.lock:
-            self._checked_class(class_id)
-            guesses = self.guesses
-            rows = np.flatnonzero(guesses.classes == class_id)
-            rows = rows[np.argsort(guesses.confidences[rows] * (-1 if sure else 1), kind="stable")]
-            return self._page([one for one in guesses.numbers[rows].tolist() if self._can_be_accepted(one)], page)
+            self._class_name(class_id)  # there is such a class
+            found = [number for number, (guess, _) in self.guesses.items() if guess == class_id]
+            found.sort(key=lambda number: self.guesses[number][1], reverse=sure)
+            return self._page([number for number in found if self._can_be_accepted(number)], page)
 
     def mistakes(self, page: int) -> dict[str, Any]:
         """A page of the labels that the model contradicts, and the number of pages."""
         with self.lock:
-            found = {}
-            for number, class_id, confidence in self.guesses.doubts:
+            found = []
+            for number, (class_id, _) in self.doubts.items():
                 mark = self.mark(number)
                 doubtful = mark and mark.class_id not in (None, class_id) and mark.origin != "kept"
                 if doubtful and class_id in self.labels.classes:
-                    found[number] = {"class": class_id, "confidence": round(confidence, 4)}
-            answer = self._page(list(found), page)
-            return {**answer, "images": [{**image, "guess": found[image["number"]]} for image in answer["images"]]}
+                    found.append(number)
+            answer = self._page(found, page)
+            for image in answer["images"]:
+                image["guess"] = _shown_guess(self.doubts[image["number"]])
+            return answer
 
     def _page(self, numbers: list[int], page: int) -> dict[str, Any]:
         shown = [self.image(number) for number in numbers[page * PAGE : (page + 1) * PAGE]]
@@ -197,7 +199,7 @@ class Session:
             elif choice == "none":
                 event = event._replace(part="none")
             else:
-                name = self.labels.classes[self._checked_class(choice)]
+                name = self._class_name(choice)
                 event = event._replace(label=name, part="test" if check else "train")
                 if kept and old is not None and old.class_id == choice:
                     event = event._replace(origin="kept")
@@ -209,7 +211,7 @@ class Session:
     def accept(self, class_id: int, numbers: Iterable[int]) -> None:
         """Give several images the class that the model predicts, as one step; labeled ones are left alone."""
         with self.lock:
-            name = self.labels.classes[self._checked_class(class_id)]
+            name = self._class_name(class_id)
             unique = dict.fromkeys(self._checked(number) for number in numbers)
             files = [self.files[number] for number in unique if self._can_be_accepted(number)]
             self._save([LabelEvent(file, name, "train", origin="accepted") for file in files])
@@ -234,14 +236,14 @@ class Session:
     def rename_class(self, class_id: int, name: str) -> None:
         """Rename a class."""
         with self.lock:
-            old = self.labels.classes[self._checked_class(class_id)]
+            old = self._class_name(class_id)
             if name.strip() != old:
                 self._save([LabelEvent("", self._new_name(name), CLASS_PREFIX + old, origin="rename")])
 
     def merge_classes(self, class_id: int, into: int) -> None:
         """Give all images of a class another class, and remove the first one."""
         with self.lock:
-            old, new = (self.labels.classes[self._checked_class(number)] for number in (class_id, into))
+            old, new = self._class_name(class_id), self._class_name(into)
             if old == new:
                 raise RequestError("a class cannot be merged with itself")
             self._save([LabelEvent("", new, CLASS_PREFIX + old, origin="rename")])
@@ -257,10 +259,10 @@ class Session:
             raise RequestError(f"there is no image {number}; reload the page")
         return number
 
-    def _checked_class(self, class_id: int | str) -> int:
+    def _class_name(self, class_id: int | str) -> str:
         if not isinstance(class_id, int) or class_id not in self.labels.classes:
             raise RequestError(f"there is no class {str(class_id)[:20]!r} any more; choose another one")
-        return class_id
+        return self.labels.classes[class_id]
 
     def _save(self, events: list[LabelEvent]) -> None:
         """Write a step to the journal, and then apply it; if it cannot be written, nothing changes."""
@@ -273,8 +275,7 @@ class Session:
         except JournalError as error:
             self.show(problem=str(error))
             raise
-        self._pending = []
-        self._last_time = moment
+        self._pending, self._last_time = [], moment
         self.labels.apply(step)
         self._shown["problem"] = None
         self.version += 1
@@ -300,10 +301,10 @@ class Session:
                 self._shown |= values
                 self.version += 1
 
-    def use_model(self, guesses: Guesses, ranking: Iterable[tuple[int, str]]) -> None:
+    def use_model(self, guesses: Guesses, ranking: Iterable[tuple[int, str]], doubts: Guesses) -> None:
         """Use new predictions, and a new order of the images."""
         with self.lock:
-            self.guesses = guesses
+            self.guesses, self.doubts = guesses, doubts
             self.queue.rank(ranking)
             self.version += 1
 

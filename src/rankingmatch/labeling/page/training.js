@@ -51,7 +51,7 @@ async function exportFolders() {
   parts.exportButton.disabled = true;
   parts.exported.textContent = "Exporting …";
   try {
-    const answer = await outbox.post("/export", { kind: "folders" });
+    const answer = await outbox.post("/export", {});
     parts.exported.textContent = `Written to ${answer.path}`;
   } catch (error) {
     parts.exported.textContent = error.message;

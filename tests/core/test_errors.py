@@ -32,7 +32,7 @@ def test_a_name_is_spelled_by_whoever_shows_the_message() -> None:
         ConfigError(f"{setting('mu')} is 0"),
         DivergedError(7, "labeled_ce"),
         RunError("not finished", resumable=Path("runs/a")),
-        Interrupted(resumable=Path("runs/b")),
+        Interrupted("stopped", resumable=Path("runs/b")),
     ],
     ids=lambda error: type(error).__name__,
 )

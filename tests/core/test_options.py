@@ -17,11 +17,12 @@ class Example:
     steps: int | None = option(None, "S", interval="[1, inf)")
     soft: bool = option(True, "f")
     rank_on: Literal["logits", "features"] = option("logits", "C")
+    folder: str | None = option(None, "d", path=True)
     hidden: str = "not an option"
 
 
 def test_options_are_read_off_the_fields() -> None:
-    threshold, _, steps, soft, rank_on = options_of(Example)
+    threshold, _, steps, soft, rank_on, _ = options_of(Example)
     assert (threshold.flag, threshold.type, threshold.default, threshold.help) == ("--threshold", float, 0.95, "τ")
     assert (steps.type, steps.optional) == (int, True)
     assert soft.type is bool
@@ -53,6 +54,7 @@ def test_allowed_values_pass(values: dict[str, Any]) -> None:
         ("steps", 2**63, r"2\^63"),
         ("soft", 1, "bool"),
         ("rank_on", "feature", "'features'"),
+        ("folder", "", "empty"),
     ],
 )
 def test_other_values_are_named_with_what_is_allowed(name: str, value: Any, allowed: str) -> None:

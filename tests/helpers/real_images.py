@@ -1,11 +1,8 @@
-"""Real photographs: those that come with scikit-learn, cut into squares, and those of clothing where they are."""
+"""Real photographs: those that come with scikit-learn, cut into squares."""
 
-import os
 from functools import cache
-from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
@@ -25,16 +22,6 @@ def photographs(channels: int = 3, side: int = 32) -> Tensor:
     if channels == 1:
         stack = stack.mean(3, keepdims=True).astype(np.uint8)
     return torch.from_numpy(stack).permute(0, 3, 1, 2).contiguous()
-
-
-def clothing_photographs(side: int, each: int = 1) -> Tensor:
-    """(n, 3, side, side) uint8 photographs of clothing, `each` of every class; skips the test without them."""
-    folder = Path(os.environ.get("RANKINGMATCH_TEST_DATA", "")) / "clothing" / "test"
-    if not folder.is_dir():
-        pytest.skip("$RANKINGMATCH_TEST_DATA names no directory with the photographs of clothing")
-    paths = [path for kind in sorted(folder.iterdir()) for path in sorted(kind.glob("*.jpg"))[:each]]
-    opened = [Image.open(path).convert("RGB").resize((side, side)) for path in paths]
-    return torch.stack([from_pil(image) for image in opened])
 
 
 def to_pil(image: Tensor) -> Image.Image:

@@ -15,12 +15,11 @@ from rich.progress import Progress
 
 from rankingmatch.cli import main
 from rankingmatch.core.atomic import write_json
-from rankingmatch.core.errors import ConfigError, DataError
+from rankingmatch.core.errors import DataError
 from rankingmatch.core.names import csv_text, file_cell, name_in_cell, plain_console, task_column, text_cell
 from rankingmatch.data import find_source
 from rankingmatch.data.folder_contents import scan_folder
 from rankingmatch.data.label_journal import COLUMNS, LabelEvent, format_events, parse_events
-from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.predict import csv_writer, read_names
 
@@ -163,11 +162,6 @@ def test_names_are_read_as_other_systems_write_them(content: bytes, end: bytes, 
 
 
 # --- formats that are not read --------------------------------------------------------------------------------
-
-
-def test_an_empty_path_in_python_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="unlabeled is empty"):
-        resolve("digits", None, {"unlabeled": ""})
 
 
 @pytest.mark.parametrize("ending", ["heic", "HEIF", "dng", "jxl", "svg"])

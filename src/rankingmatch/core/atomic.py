@@ -15,8 +15,7 @@ from typing import IO, Any
 
 from rankingmatch.core.names import to_utf8
 
-_WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
-_NO_LINK = _WRITE | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+_NO_LINK = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -100,7 +99,7 @@ def opened_output(path: Path) -> Iterator[IO[bytes]]:
     is_open = (parent.startswith("/proc/") and parent.endswith("/fd")) or str(path) in ("/dev/stdout", "/dev/stderr")
     if path.exists() and (is_open or not (path.is_file() or path.is_dir())):
         # Not the real path: that of a pipe that /dev/stdout stands for cannot be opened.
-        with os.fdopen(os.open(path, _WRITE | os.O_APPEND), "wb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
             yield file
     else:
         with opened_atomically(Path(os.path.realpath(path))) as file:

@@ -32,7 +32,14 @@ def setting(name: str) -> str:
 
 
 class RankingMatchError(Exception):
-    """Base of all errors of this package: a message that says what is wrong and how to fix it."""
+    """Base of all errors of this package: a message that says what is wrong and how to fix it.
+
+    `resumable` is the directory of the run if it can be resumed.
+    """
+
+    def __init__(self, *message: object, resumable: Path | None = None) -> None:
+        super().__init__(*message)
+        self.resumable = resumable
 
     def __str__(self) -> str:
         return self.spelled()
@@ -60,11 +67,7 @@ class InputError(DataError, ValueError):
 
 
 class RunError(RankingMatchError):
-    """A run directory that cannot be read or written; `resumable` is the directory if the run can be resumed."""
-
-    def __init__(self, message: str, *, resumable: Path | None = None) -> None:
-        super().__init__(message)
-        self.resumable = resumable
+    """A run directory that cannot be read or written."""
 
 
 class LostProcessError(RankingMatchError):
@@ -88,11 +91,7 @@ class DivergedError(RankingMatchError):
 
 
 class Interrupted(RankingMatchError):  # noqa: N818
-    """Training was stopped by a signal; everything is saved. `resumable` is the directory of the run."""
-
-    def __init__(self, message: str = "stopped", *, resumable: Path | None = None) -> None:
-        super().__init__(message)
-        self.resumable = resumable
+    """Training was stopped by a signal; everything is saved."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

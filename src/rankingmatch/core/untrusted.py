@@ -25,7 +25,6 @@ T = TypeVar("T")
 MOST_JSON = 2**24  # bytes of a JSON file: values in memory take up to thirty times as much
 LONGEST_TEXT = 2**16  # characters of a value
 MOST_HEADER = 2**23  # bytes of a safetensors file
-MOST_TENSORS = 100_000
 SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 
 # The format number of every kind of file that we write. A change that an older version could not read gets the next
@@ -50,7 +49,7 @@ class BadFileError(ValueError):
 def read_bytes(path: Path, most: int) -> bytes:
     """The content of a regular file of at most this many bytes; FileNotFoundError if there is none."""
     require_regular(path, most)
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         require_regular(descriptor, most)  # the name may have got another file since
         return file.read(os.fstat(descriptor).st_size)  # not `most`, which Python would allocate
@@ -215,11 +214,10 @@ def read_tensor_header(path: Path) -> TensorHeader:
         raise BadFileError("its header is damaged")
     shapes, total = {}, 0
     for name, about in check_value("its header", values, dict[str, dict[str, Any]]).items():
-        shape = check_value("shape", about.get("shape"), list[Annotated[int, Between(0, 2**40)]])
-        shapes[name] = tuple(shape)
+        shape = shapes[name] = tuple(check_value("shape", about.get("shape"), list[Annotated[int, Between(0, 2**40)]]))
         total += math.prod(shape[:16]) * SIZES.get(check_value("dtype", about.get("dtype"), str), 1)
-    if len(shapes) > MOST_TENSORS or any(len(shape) > 16 for shape in shapes.values()):
-        raise BadFileError("its header is damaged")
+        if len(shape) > 16 or len(shapes) > 100_000:
+            raise BadFileError("its header is damaged")
     if total > size:  # stored once each: a header could otherwise have many names for the same bytes
         raise BadFileError("its header has more tensors than the file")
     return TensorHeader(shapes, metadata)

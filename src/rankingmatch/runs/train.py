@@ -221,4 +221,4 @@ def train_run(
     finally:
         display.close()
     if job.stopped:
-        raise Interrupted(resumable=run.path)
+        raise Interrupted("stopped", resumable=run.path)

@@ -176,34 +176,6 @@ def test_value_and_gradient_stay_finite(loss: Loss, case: str) -> None:
     assert torch.isfinite(rows.grad).all()
 
 
-NOTHING_TO_RANK = ["single class", "single row", "empty batch"]
-TRUE_TRIPLETS = [batch_all_triplet, partial(batch_hard_triplet, true_triplets=True), contrastive]
-
-
-@pytest.mark.parametrize(
-    ("loss", "cases"),
-    [
-        (batch_hard_triplet, NOTHING_TO_RANK),
-        *((loss, [*NOTHING_TO_RANK, "two rows of two classes"]) for loss in TRUE_TRIPLETS),
-    ],
-)
-def test_the_loss_is_zero_if_there_is_nothing_to_rank(loss: Loss, cases: list[str]) -> None:
-    for case in cases:
-        rows, labels = DEGENERATE[case]
-        assert loss(rows, torch.tensor(labels, dtype=torch.long)).item() == 0.0, case
-
-
-def test_an_anchor_without_another_positive_is_pushed_from_its_nearest_negative() -> None:
-    """Eq. (5) read literally, for two rows of two classes at the distance √2: both cost ln(1 + e^(m - √2))."""
-    rows = torch.tensor([[2.0, 0.0], [0.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    labels = torch.tensor([0, 1])
-    loss = batch_hard_triplet(rows, labels, margin=0.5)
-    assert loss.item() == pytest.approx(math.log1p(math.exp(0.5 - math.sqrt(2))), rel=1e-12)
-    (gradient,) = torch.autograd.grad(loss, rows)
-    assert (gradient.abs().sum(1) > 0).all()
-    assert batch_hard_triplet(rows, labels, margin=0.5, true_triplets=True).item() == 0.0
-
-
 def test_batch_all_equals_a_dense_tensor_of_triplets() -> None:
     rows, labels = random_rows(90, 4, seed=3)
     rows.requires_grad_()
@@ -332,8 +304,3 @@ def test_classification_losses_equal_their_formulas_and_have_correct_and_finite_
     assert torch.isfinite(value)
     assert large.grad is not None
     assert torch.isfinite(large.grad).all()
-
-
-def test_predictions_that_are_the_targets_have_no_divergence_and_equal_ones_the_largest_entropy() -> None:
-    assert kl_divergence(ROWS, ROWS.softmax(1)).tolist() == pytest.approx([0.0] * 6, abs=1e-12)
-    assert entropy(torch.zeros(1, 8)).item() == pytest.approx(math.log(8))

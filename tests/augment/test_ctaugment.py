@@ -1,10 +1,9 @@
-"""CTAugment: its view against PIL, its draws, and how its rates learn."""
+"""CTAugment: its draws, and how its rates learn."""
 
 import math
 
 import pytest
 import torch
-from pil_reference import PIL_CTA_OPERATIONS, by_pil, gray_square, weak_by_pil
 from real_images import photographs
 from torch import Tensor
 
@@ -26,24 +25,6 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def learned_rates(seed: int = 0) -> Tensor:
     return torch.rand(len(CTAUGMENT_NAMES), BINS, generator=generator(seed), dtype=torch.float64)
-
-
-def test_strong_view_equals_the_same_pipeline_in_pil() -> None:
-    images = photographs().repeat(4, 1, 1, 1)
-    policy = CTAugment(cutout=10)
-    draw = policy.draw(len(images), 32, 32, generator(5))
-    assert (draw.operation == CTAUGMENT_NAMES.index("cutout")).any()
-    result, probed = policy.apply(images, draw), policy.apply_probe(images, draw)
-    for i, image in enumerate(images):
-        expected = weak_by_pil(image, draw.weak, i, 4)
-        for k in range(2):
-            name = CTAUGMENT_NAMES[int(draw.operation[i, k])]
-            if name == "cutout":
-                expected = gray_square(expected, draw.operation_center[i, k], int(draw.magnitude[i, k] * 16))
-            magnitude = CTAUGMENT_OPERATIONS[name].magnitude(draw.magnitude[i, k : k + 1])
-            expected = by_pil(name, expected[None], magnitude, PIL_CTA_OPERATIONS)[0]
-        assert torch.equal(probed[i], expected), i
-        assert torch.equal(result[i], gray_square(expected, draw.center[i], 10)), i
 
 
 # --- draws --------------------------------------------------------------------------------------------------
@@ -91,11 +72,6 @@ def test_probes_use_all_bins_equally_often_whatever_was_learned() -> None:
         assert torch.bincount(here).tolist() == pytest.approx([len(here) / bins] * bins, rel=0.2)
 
 
-def test_views_depend_on_the_rates() -> None:
-    first = augmented(CTAugment(), photographs(), generator(1))
-    assert not torch.equal(first, augmented(CTAugment(rates=learned_rates()), photographs(), generator(1)))
-
-
 # --- learning -----------------------------------------------------------------------------------------------
 
 
@@ -122,20 +98,6 @@ def test_every_image_moves_the_rates_of_its_bins_one_after_the_other() -> None:
             assert policy.rates[operation, number].item() == pytest.approx(expected, rel=1e-12)
             most = max(most, len(seen))
     assert most > 3
-
-
-def test_a_bin_under_which_nothing_is_recognized_is_no_longer_used() -> None:
-    policy = CTAugment(operations=1)
-    invert = CTAUGMENT_NAMES.index("invert")
-    hard = (invert, 16)
-    draw = policy.draw_probe(1, 8, 8, generator())
-    draw = draw._replace(operation=torch.tensor([[hard[0]]]), bin=torch.tensor([[hard[1]]]))
-    steps = 0
-    while bin_weights(policy.rates, BINS_OF)[hard] > 0:
-        policy.learn(draw, torch.zeros(1))
-        steps += 1
-    assert steps == 23  # (0.99^23 + 0.01) / 1.01 < 0.8 for the first time
-    assert (bin_weights(policy.rates, BINS_OF)[invert, :16] == 1).all()
 
 
 def test_a_diverged_model_leaves_finite_rates() -> None:

@@ -2,18 +2,15 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.core.options import option
-from rankingmatch.methods import METHODS, Method, MethodInfo, Task, hyperparameters_of, make_method
+from rankingmatch.methods import METHODS, Task, hyperparameters_of, make_method
 from rankingmatch.methods.rankingmatch import RankingMatch
 from rankingmatch.methods.supervised import Supervised
-from rankingmatch.runs.photographs import FINE_TUNING_HYPERPARAMETERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/methods"
@@ -74,27 +71,6 @@ OTHER_DEFAULTS: dict[str, dict[str, Any]] = {
 def test_the_papers_numbers_are_the_defaults(name: str) -> None:
     for one in hyperparameters_of(name):
         assert one.default == {**DEFAULTS, **OTHER_DEFAULTS.get(name, {})}[one.name], one.name
-
-
-def test_fine_tuning_has_a_decay_of_its_own() -> None:
-    assert FINE_TUNING_HYPERPARAMETERS["statistics_decay"] == 0.95
-
-
-@dataclass(eq=False)
-class Toy(Method):
-    smoothing: float = option(0.1, "Label smoothing.", interval="[0, 1)")
-
-
-@pytest.mark.parametrize(
-    ("given", "named"), [({"smoothing": 1.5}, "smoothing"), ({"margin": 0.5}, "margin.*smoothing")]
-)
-def test_hyperparameters_of_ones_own_method_are_checked(
-    given: dict[str, Any], named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(METHODS, "toy", MethodInfo(Toy))
-    assert vars(make_method("toy", {"smoothing": 0.3}))["smoothing"] == 0.3
-    with pytest.raises(ConfigError, match=named):
-        make_method("toy", given)
 
 
 def test_bounds_that_exclude_everything_are_refused() -> None:

@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import naive
 import pytest
 import torch
-from lookup import random_model
+from lookup import CLASSES, LABELED, LABELS, Lookup, losses_of, prepared, random_model
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import Tensor, nn
 
 from rankingmatch.methods import Batch, Context, Losses
+from rankingmatch.methods.crmatch import rotations
 from rankingmatch.methods.passes import (
     ThreeViews,
     ViewOutputs,
     interleaved_logits,
-    joint_logits,
     mean_probabilities,
     perturbed_logits,
 )
@@ -47,7 +48,7 @@ class Seen(ThreeViews):
         return Losses(torch.zeros(()), {})
 
 
-LABELED, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
+KNOWN, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_weak_views_are_normalized_as_documented_and_have_no_gradients(
 ) -> None:
     model, method = Norm().train(), Seen(weak_pass=way)
     labels = torch.zeros(2, dtype=torch.long)
-    method(model, Batch((LABELED,), labels, (WEAK, STRONG)), Context(0, 1, model, torch.Generator()))
+    method(model, Batch((KNOWN,), labels, (WEAK, STRONG)), Context(0, 1, model, torch.Generator()))
     outputs = method.outputs
     assert outputs.weak.logits.flatten().tolist() == pytest.approx(expected_weak, rel=1e-3)
     assert model.norm.running_mean is not None
@@ -125,15 +126,47 @@ def test_running_statistics_neither_matter_to_the_teacher_of_mean_teacher_nor_ch
     assert differences[0] == differences[1] > 0
 
 
-def test_views_in_a_joint_pass_share_statistics_and_come_back_separately() -> None:
-    first, second = joint_logits(Norm().train(), images(0, 2), images(4))
-    assert first.flatten().tolist() == pytest.approx([-2 / 1.633, 0.0], abs=1e-3)
-    assert second.flatten().tolist() == pytest.approx([2 / 1.633], rel=1e-3)
-
-
 def test_a_perturbation_is_in_units_of_the_normalized_image() -> None:
     model = Classifier(nn.Flatten(), torch.tensor([0.5]), torch.tensor([0.25]))
     view = images(100, 200)
     perturbation = torch.tensor([3.0, -2.0]).view(-1, 1, 1, 1)
     moved = perturbed_logits(model, view, perturbation) - model(view).logits
     assert moved.flatten().tolist() == pytest.approx([3.0, -2.0], rel=1e-5)
+
+
+# --- passes of one method ----------------------------------------------------------------------------------------
+
+
+class Centered(nn.Module):
+    """Subtracts the mean of the batch, as BatchNorm does: outputs depend on the images passed together."""
+
+    def __init__(self, model: Lookup) -> None:
+        super().__init__()
+        self.model, self.norm = model, nn.BatchNorm1d(CLASSES, affine=False).double()
+
+    def forward(self, images: Tensor) -> Output:
+        logits = self.norm(self.model(images).logits)
+        return Output(logits, logits)
+
+
+def test_labeled_logits_are_random_points_between_the_two_passes() -> None:
+    model = Centered(random_model(1.0))
+    total = losses_of(prepared("adamatch", unlabeled_weight=0.0), model).total.item()
+    assert int(model.norm.num_batches_tracked or 0) == 1  # the pass of the labeled images alone does not count
+    rows = model.model.logits
+    with torch.no_grad():
+        alone = nn.functional.batch_norm(rows[:8], None, None, training=True)
+        together = nn.functional.batch_norm(rows[:20], None, None, training=True)[:8]
+        point = torch.rand(8, CLASSES, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        logits = (together + (alone - together) * point).tolist()
+    expected = sum(naive.cross_entropy(row, label) for row, label in zip(logits, LABELS * 2, strict=True)) / LABELED
+    assert total == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("width", "expected"), [(3, [0, 1, 2, 3]), (2, [0, 2])])
+def test_images_are_rotated_by_all_quarter_turns_that_keep_their_shape(width: int, expected: list[int]) -> None:
+    images = torch.arange(2 * 3 * width, dtype=torch.uint8).view(2, 1, 3, width)
+    rotated, turns = rotations(images)
+    assert turns.tolist() == [turn for turn in expected for _ in range(2)]
+    for number, (image, turn) in enumerate(zip(rotated, turns.tolist(), strict=True)):
+        assert torch.equal(image, torch.rot90(images[number % 2], turn, (1, 2)))

@@ -10,10 +10,7 @@ from rankingmatch.methods.freematch import fairness_loss
 from rankingmatch.methods.targets import (
     LearnedLabels,
     decay_at_length,
-    histogram,
-    last_occurrence,
     pseudo_label,
-    update_average,
 )
 
 
@@ -23,18 +20,6 @@ def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:
     assert pseudo.labels[1:].tolist() == [1, 0]
     assert pseudo_label(logits, 0.5).confident.tolist() == [True, True, True]
     assert pseudo_label(logits, 0.85).confident.tolist() == [False, False, True]
-
-
-def test_a_histogram_counts_labels_or_their_weights() -> None:
-    labels = torch.tensor([0, 2, 2, 2])
-    assert histogram(labels, 4).tolist() == [1, 0, 3, 0]
-    assert histogram(labels, 4, torch.tensor([True, True, False, True])).tolist() == [1, 0, 2, 0]
-
-
-def test_an_average_moves_towards_the_value() -> None:
-    average = torch.tensor([1.0, 0.0])
-    update_average(average, torch.tensor([3.0, 1.0], dtype=torch.float64), decay=0.75)
-    assert average.tolist() == [1.5, 0.25]
 
 
 @pytest.mark.parametrize(
@@ -58,15 +43,6 @@ def learned_labels(labels: list[int], classes: int = 3) -> LearnedLabels:
     memory = LearnedLabels(Task(classes, 0, len(labels)))
     memory.load_state_dict({"labels": torch.tensor(labels)})
     return memory
-
-
-def test_only_confident_labels_are_remembered_and_the_later_of_two() -> None:
-    learned = learned_labels([-1, 1, 0, 2])
-    assert learned.counts.tolist() == [1, 1, 1, 1]
-    rows = torch.tensor([0, 3, 0, 0, 1])
-    learned.update(rows, PseudoLabels(torch.tensor([2, 0, 1, 0, 2]), torch.tensor([True, True, True, False, False])))
-    assert learned.labels.tolist() == [1, 1, 0, 0]
-    assert learned.counts.tolist() == [0, 2, 2, 0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.booleans()), max_size=30))
@@ -105,8 +81,3 @@ def test_fairness_costs_nothing_if_no_row_is_confident_and_stays_finite_if_a_cla
     vanished.backward()
     assert torch.isfinite(vanished)
     assert torch.isfinite(logits.grad).all()
-
-
-def test_the_last_occurrence_of_each_entry() -> None:
-    assert last_occurrence(torch.tensor([7, -2, 7, 5, -2, 7])).tolist() == [5, 4, 5, 3, 4, 5]
-    assert last_occurrence(torch.tensor([], dtype=torch.long)).tolist() == []

@@ -59,20 +59,6 @@ def test_loss_equals_an_independent_computation(given: dict[str, Any]) -> None:
     assert total == pytest.approx(expected, rel=1e-6)
 
 
-def adversarial_kl(**hyperparameters: float) -> float:
-    """The divergence for a fresh network and a fixed batch."""
-    split, settings = tiny_split(), tiny_settings()
-    state = tiny_state(split, settings, "vat", **hyperparameters)
-    batch, _ = make_batch(split, state.objective.method, VIEWS, settings, 0, CPU)
-    losses = state.objective(batch, Context(1, 2, state.ema, torch.Generator().manual_seed(0)))
-    return losses.parts["adversarial_kl"].item()  # type: ignore[no-any-return]
-
-
-def test_more_power_iterations_find_a_worse_perturbation() -> None:
-    random, one, many = (adversarial_kl(epsilon=0.1, power_iterations=n) for n in (0, 1, 8))
-    assert random < one < many
-
-
 def test_the_direction_agrees_with_the_second_derivative() -> None:
     """Hd by finite difference in float32, as the method does it, against Hd by differentiating twice in float64."""
     split, settings = tiny_split(), tiny_settings()
@@ -96,10 +82,6 @@ def test_the_direction_agrees_with_the_second_derivative() -> None:
     assert cosines.median() > 0.99
 
 
-def test_no_perturbation_no_divergence() -> None:
-    assert adversarial_kl(epsilon=0.0) == pytest.approx(0.0, abs=1e-6)
-
-
 def test_running_statistics_see_the_joint_pass_alone() -> None:
     split, settings = tiny_split(), tiny_settings()
     state = tiny_state(split, settings, "vat")
@@ -110,10 +92,3 @@ def test_running_statistics_see_the_joint_pass_alone() -> None:
     expected = dict(alone.named_buffers())
     for key, value in state.model.named_buffers():
         assert torch.equal(value, expected[key]), key
-
-
-def test_the_papers_numbers_are_the_defaults() -> None:
-    method = make_method("vat", {})
-    assert isinstance(method, VAT)
-    assert (method.epsilon, method.power_iterations) == (6.0, 1)
-    assert (method.adversarial_weight, method.entropy_weight) == (0.3, 0.06)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from fenced import ROOT
@@ -38,18 +37,10 @@ TARGETS = {
 }
 
 
-class Typed(NamedTuple):
-    """A table that is not generated: its source, if it has one, and its first line."""
-
-    source: str | None
-    first: str
-
-
-def typed_tables(text: str) -> Iterator[Typed]:
-    """The tables with numbers that are not generated."""
-    for match in TABLE.finditer(CODE.sub("", GENERATED.sub("", text)) + "\n"):
-        if NUMBER.search(match["rows"]):
-            yield Typed(match["source"], match["rows"].splitlines()[0].strip())
+def sources_of_tables(text: str) -> list[str | None]:
+    """The sources of the tables with numbers that are not generated; None for a table without one."""
+    tables = TABLE.finditer(CODE.sub("", GENERATED.sub("", text)) + "\n")
+    return [table["source"] for table in tables if NUMBER.search(table["rows"])]
 
 
 HAND_TYPED = "| error | seconds |\n|---|---|\n| 3.6 % | 17 |\n"
@@ -57,10 +48,10 @@ HAND_TYPED = "| error | seconds |\n|---|---|\n| 3.6 % | 17 |\n"
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_table_with_numbers_is_generated_or_names_the_source_of_its_facts(page: Path) -> None:
-    found = list(typed_tables(page.read_text()))
-    assert [table.first for table in found if table.source is None] == []
-    for path in re.findall(r"(?:src|docs|tests)/[\w/.]+", " ".join(table.source or "" for table in found)):
-        assert (ROOT / path).exists(), path
+    for source in sources_of_tables(page.read_text()):
+        assert source is not None
+        for path in re.findall(r"(?:src|docs|tests)/[\w/.]+", source):
+            assert (ROOT / path).exists(), path
 
 
 @pytest.mark.parametrize(
@@ -79,7 +70,7 @@ def test_every_table_with_numbers_is_generated_or_names_the_source_of_its_facts(
     ],
 )
 def test_tables_are_told_apart(text: str, sources: list[str | None]) -> None:
-    assert [table.source for table in typed_tables(text)] == sources
+    assert sources_of_tables(text) == sources
 
 
 # --- generated blocks ------------------------------------------------------------------------------------------
@@ -97,17 +88,12 @@ def test_what_is_not_measured_yet_is_left_out(tmp_path: Path, monkeypatch: pytes
     assert results.block("digits", "full") == results.block("pools", "table") == ""
     assert results.block("digits", "runs") == "Not measured yet: `rankingmatch bench digits --keep docs/results`.\n"
     assert "`python benchmarks/variants.py --keep" in results.block("variants-digits", "source")
-    keep_rows(
-        tmp_path / "labeling-digits.json", "rankingmatch bench labeling", [simulated("ours"), simulated("random")]
-    )
+    looks = [{"low": 10, "high": 60, "error": 33}, {"low": 9, "high": 20, "error": 22}]
+    values = {"data": "Digits", "method": "softmatch", "seed": 0, "sizes": [10, 20], "errors": [30.0, 20.5]}
+    rows: list[dict[str, object]] = [{**values, "looks": looks, "order": order} for order in ("ours", "random")]
+    keep_rows(tmp_path / "labeling-digits.json", "rankingmatch bench labeling", rows)
     assert "| Digits | softmatch | ours | 30.0 | 20.5 |" in results.block("labeling-stl10", "orders", "labeling-digits")
     assert results.block("labeling-digits", "intervals").splitlines()[-1] == "| 1 | 1 | 0 | 0 |"
-
-
-def simulated(order: str) -> dict[str, object]:
-    looks = [{"low": 10, "high": 60, "error": 33}, {"low": 9, "high": 20, "error": 22}]
-    values = {"sizes": [10, 20], "errors": [30.0, 20.5], "looks": looks}
-    return {"data": "Digits", "method": "softmatch", "order": order, "seed": 0, **values}
 
 
 @pytest.mark.parametrize(
@@ -144,17 +130,13 @@ def test_a_comparison_has_errors_paired_differences_and_minutes() -> None:
     options = ("sorted", "-rankingmatch-bm")
     table = recipe_tables.compared("digits-ranking", "fixmatch-ra", *options).splitlines()
     assert [line.split(" | ")[0] for line in table[2:]] == ["| bm, weight 0.3", "| fixmatch-ra"]
-
-
-@pytest.mark.usefixtures("three_folds")
-def test_a_recipe_that_is_not_finished_says_so() -> None:
     text = recipe_tables.runs("digits-ranking")
     assert text.startswith("8 of the recipe's 55 runs, seeds 0 to 2, each on one thread, 0.2 hours in all; ")
     assert text.endswith(" To run all: `rankingmatch bench digits-ranking`.\n")
 
 
 @pytest.mark.usefixtures("three_folds")
-def test_pairs_of_rows_are_compared_within_a_recipe() -> None:
+def test_pairs_of_rows_are_compared_within_a_recipe_and_with_the_paper() -> None:
     wanted = ("rankingmatch-bm - fixmatch-ra", "bm, weight 0.3 - rankingmatch-bm", "rankingmatch-bh - rankingmatch-bm")
     assert recipe_tables.pairs("digits", "digits-ranking", *wanted).splitlines() == [
         "| difference, points (± 95% interval) | Digits, 40 labels |",
@@ -165,15 +147,11 @@ def test_pairs_of_rows_are_compared_within_a_recipe() -> None:
     ]
     with pytest.raises(SystemExit, match="rankingmatch-xx"):
         recipe_tables.pairs("digits-ranking", "rankingmatch-xx - fixmatch-ra")
-
-
-@pytest.mark.usefixtures("three_folds")
-def test_the_papers_differences_are_beside_ours_for_the_same_data() -> None:
     (recipe_tables.RESULTS / "laptop-svhn.jsonl").write_text(
         kept_line("rankingmatch-bm", 0, 4.0, "svhn-250") + kept_line("rankingmatch-bh", 0, 5.5, "svhn-250")
     )
-    wanted = ("rankingmatch-bm - rankingmatch-bh", "bm, without L2 - rankingmatch-bm")
-    assert recipe_tables.pairs("laptop-svhn", "digits-ranking", "table5", *wanted).splitlines() == [
+    others = ("rankingmatch-bm - rankingmatch-bh", "bm, without L2 - rankingmatch-bm")
+    assert recipe_tables.pairs("laptop-svhn", "digits-ranking", "table5", *others).splitlines() == [
         "| difference, points (± 95% interval) "
         "| SVHN, 250 labels | SVHN, 250 labels, in the paper | Digits, 40 labels |",
         "|---|---|---|---|",
@@ -184,10 +162,8 @@ def test_the_papers_differences_are_beside_ours_for_the_same_data() -> None:
 
 def kept_line(method: str, fold: int, error: float, column: str = "digits-40") -> str:
     """A line of docs/results: a run of 90 seconds with this test error."""
-    (line,) = [
-        line for line in (ROOT / "docs/results/digits-ranking.jsonl").read_text().splitlines() if "-bm-0" in line
-    ]
-    values = json.loads(line)
+    lines = (ROOT / "docs/results/digits-ranking.jsonl").read_text().splitlines()
+    values = json.loads(next(line for line in lines if "-bm-0" in line))
     values["run"] = f"{column}-{method}-{fold}"
     values["result"] |= {"method": method, "seed": fold, "test_error": error, "seconds": 90.0}
     return json.dumps(values) + "\n"

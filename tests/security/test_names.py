@@ -112,9 +112,9 @@ def test_no_cell_is_a_formula(name: str) -> None:
     assert os.path.normpath(file_cell(name)) == name
 
 
-@pytest.mark.parametrize("name", ["cat", "-1", "+3.5", "a=b", "", "'quoted'", "1e5"])
-def test_other_cells_stay(name: str) -> None:
-    assert text_cell(name) == name
+def test_other_cells_stay() -> None:
+    for name in ("cat", "-1", "+3.5", "a=b", "", "'quoted'", "1e5"):
+        assert text_cell(name) == name
 
 
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0")), min_size=1))

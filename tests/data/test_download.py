@@ -12,6 +12,7 @@ import pytest
 from rankingmatch.data.files import download
 
 CONTENT = bytes(range(256)) * 4000
+MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -45,40 +46,22 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.shutdown()
 
 
-MD5 = hashlib.md5(CONTENT).hexdigest()
-
-
-def test_a_file_is_downloaded_completely(address: str, tmp_path: Path) -> None:
-    download(address, MD5, tmp_path)
+@pytest.mark.parametrize("have", [0, 1, 700_000, len(CONTENT)])
+def test_a_file_is_downloaded_once_from_where_it_was_interrupted(have: int, address: str, tmp_path: Path) -> None:
+    if have:
+        (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
+    reports: list[tuple[str, int, int | None]] = []
+    for _ in range(2):
+        download(address, MD5, tmp_path, lambda *report: reports.append(report))
+    assert Server.requested == [f"bytes={have}-" if have else None]
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
-
-
-@pytest.mark.parametrize("have", [1, 700_000, len(CONTENT)])
-def test_an_interrupted_download_is_resumed(have: int, address: str, tmp_path: Path) -> None:
-    (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
-    download(address, MD5, tmp_path)
-    assert Server.requested == [f"bytes={have}-"]
-    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    if have < len(CONTENT):
+        assert reports[-1] == ("downloading file.bin", len(CONTENT), len(CONTENT))
+        assert reports[0][1] > have
 
 
 def test_a_file_with_another_checksum_is_deleted(address: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="hash"):
         download(address, "0" * 32, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_existing_file_is_not_downloaded_again(address: str, tmp_path: Path) -> None:
-    download(address, MD5, tmp_path)
-    download(address, MD5, tmp_path)
-    assert len(Server.requested) == 1
-
-
-@pytest.mark.parametrize("have", [0, 700_000])
-def test_progress_counts_all_bytes_of_the_file(have: int, address: str, tmp_path: Path) -> None:
-    if have:
-        (tmp_path / "file.bin.part").write_bytes(CONTENT[:have])
-    reports: list[tuple[str, int, int | None]] = []
-    download(address, MD5, tmp_path, lambda task, done, total: reports.append((task, done, total)))
-    assert reports[-1] == ("downloading file.bin", len(CONTENT), len(CONTENT))
-    assert reports[0][1] > have

@@ -10,7 +10,7 @@ from image_folders import picture
 from sklearn.linear_model import LogisticRegression
 
 from rankingmatch.bench import OutputFiles, baselines, parse_recipe, read_recipe, run_recipe
-from rankingmatch.bench.baselines import BASELINES, Features, errors_of, frozen_features
+from rankingmatch.bench.baselines import BASELINES, errors_of, frozen_features, make_baseline
 from rankingmatch.bench.curves import errors_by_labels
 from rankingmatch.bench.recipe import cells
 from rankingmatch.bench.results import markdown_page
@@ -75,7 +75,7 @@ def test_baselines_learn_and_one_label_of_each_class_is_enough(name: str) -> Non
     errors = {}
     for labeled in (3, 150):
         split = split_of(labels, truth, labeled)
-        validation, tested = errors_of(BASELINES[name], split, Features(train, None, test))
+        validation, tested = errors_of(name, split, (train, None, test))
         assert validation is not None
         assert tested is not None
         errors[labeled] = tested.error
@@ -91,9 +91,9 @@ def test_logistic_regression_sees_the_labels_of_the_split_and_no_validation_imag
     def unit(rows: np.ndarray) -> Any:
         return (rows - mean) / np.linalg.norm(rows - mean, axis=1, keepdims=True)
 
-    strength = baselines._logistic_regression().C
+    strength = make_baseline("logistic-regression").C
     expected = LogisticRegression(C=strength, max_iter=1000).fit(unit(train[:12]), labels[:12])
-    errors = errors_of(BASELINES["logistic-regression"], split, Features(train, None, test))
+    errors = errors_of("logistic-regression", split, (train, None, test))
     for found, part, right in zip(errors, (train[300:], test), (labels[300:], truth), strict=True):
         assert found is not None
         assert found.error == pytest.approx(100 * np.mean(expected.predict(unit(part)) != right))
@@ -102,14 +102,16 @@ def test_logistic_regression_sees_the_labels_of_the_split_and_no_validation_imag
 def test_features_are_those_that_the_head_takes(folder: Path) -> None:
     plan = resolve(str(folder), "supervised", {"labels": 3})
     split = load_split(plan)
-    features = frozen_features(plan.source.load(crop=True, image_size=plan.config.data.image_size), plan.config)
+    train, validation, test = frozen_features(
+        plan.source.load(crop=True, image_size=plan.config.data.image_size), plan.config
+    )
     model = make_classifier("efficientnet-lite0", 3, pretrained=True)
     _, expected = predict_logits_and_features(model, split.images, plan.config.device())
     assert expected is not None
-    np.testing.assert_allclose(features.train, expected, atol=1e-4)
-    assert features.test is not None
-    assert features.test.shape == (6, 1280)
-    assert features.validation is None
+    np.testing.assert_allclose(train, expected, atol=1e-4)
+    assert test is not None
+    assert test.shape == (6, 1280)
+    assert validation is None
 
 
 def test_baselines_are_rows_beside_methods(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

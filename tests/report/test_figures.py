@@ -55,7 +55,7 @@ def test_an_evaluation_interval_is_not_called_an_epoch(key: str) -> None:
 
 def test_a_map_says_its_error_and_its_number_of_points() -> None:
     axes = Figure().subplots()
-    (run,) = embedding_data(report_input(points=40))["runs"]
+    (run,) = embedding_data(report_input(points=40))
     _map(axes, run, ["a", "b", "c"], kind="logits")
     assert axes.get_title() == f"logits: error {run['error']:.2f}% (40 test images)"
 

@@ -71,7 +71,7 @@ def test_class_rows_name_the_classes_a_class_is_confused_with() -> None:
 
 
 def test_the_most_confident_mistakes_come_first() -> None:
-    (section,) = classes_data(report_input(evaluated=make_predictions(count=90)))["runs"]
+    (section,) = classes_data(report_input(evaluated=make_predictions(count=90)))
     confidences = [one["confidence"] for one in section["mistakes"]]
     assert confidences == sorted(confidences, reverse=True)
     assert all(one["truth"] != one["predicted"] for one in section["mistakes"])
@@ -170,8 +170,8 @@ def test_vectors_of_any_width_and_equal_vectors_can_be_embedded(width: int) -> N
     ("count", "points", "shown"), [(60, 20, 20), (2500, None, 2000), (2500, 2400, 2400), (6, 20, None)]
 )
 def test_an_embedding_is_of_a_sample_and_names_its_size(count: int, points: int | None, shown: int | None) -> None:
-    section = embedding_data(report_input(points, evaluated=make_predictions(count=count)))
-    sizes = [(run["total"], len(run["rows"]), len(run["points"]["logits"][0])) for run in section["runs"]]
+    runs = embedding_data(report_input(points, evaluated=make_predictions(count=count)))
+    sizes = [(run["total"], len(run["rows"]), len(run["points"]["logits"][0])) for run in runs]
     assert sizes == ([] if shown is None else [(count, shown, shown)])
 
 
@@ -189,13 +189,13 @@ def test_pairs_agree_with_loops() -> None:
     assert found["same_class_mean"] == pytest.approx(np.mean(by_hand), abs=1e-4)
     assert sum(found["same_class"]) == pytest.approx(100, abs=0.1)
     for missing in (replace(outputs, features=None), without_truth(outputs)):
-        assert pairs_data(report_input(evaluated=missing)) == {"runs": []}
+        assert pairs_data(report_input(evaluated=missing)) == []
 
 
 def test_every_class_has_the_correct_pair_with_the_widest_gap() -> None:
     chosen = make_predictions(count=120, classes=12)
     assert chosen.features is not None
-    (section,) = pairs_data(report_input(evaluated=chosen))["runs"]
+    (section,) = pairs_data(report_input(evaluated=chosen))
     assert [pair["label"] for pair in section["examples"]] == list(range(12))
     gap = cosine_similarities(chosen.logits) - cosine_similarities(chosen.features)
     for pair in section["examples"]:
@@ -223,7 +223,7 @@ def test_the_gallery_has_mistakes_of_every_class_and_some_of_each_confidence() -
 def test_every_pseudo_label_is_listed_and_some_have_thumbnails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankingmatch.report.sections.pseudo_labels.THUMBNAILS", 30)
     report = report_input(unlabeled=make_predictions("unlabeled", 90), unlabeled_total=900)
-    (section,) = pseudo_labels_data(report)["runs"]
+    (section,) = pseudo_labels_data(report)
     assert (section["total"], section["threshold"], len(section["rows"])) == (900, 0.95, 90)
     assert 0 < sum(index >= 0 for index in section["thumbnails"]) <= 30
 

@@ -2,15 +2,13 @@
 
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from rankingmatch.core.errors import ConfigError, setting
+from rankingmatch.core.errors import ConfigError
 from rankingmatch.core.metrics import Errors, confusion_matrix
 from rankingmatch.data import Dataset, Images, Split, rows_to_json
 from rankingmatch.heads.smoothing import unit_features
@@ -21,58 +19,23 @@ from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, load_split
 from rankingmatch.runs.result import Result
 
-__all__ = ["BASELINES", "Baseline", "Features", "fit_to_result", "require_features"]
+# By name: whether it also learns from the unlabeled features, whose label is -1.
+BASELINES = {"logistic-regression": False, "label-spreading": True, "self-training": True}
+
+# Features of the training, validation and test images of a dataset, (n, width) each; None where it has no such images.
+Features = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """A classifier on features, and whether it also learns from the unlabeled ones (whose label is -1)."""
-
-    make: Callable[[], Any]
-    uses_unlabeled: bool
-
-
-def _logistic_regression(strength: float = 2) -> Any:
+def make_baseline(name: str) -> Any:
+    """A classifier; its settings were chosen on validation images (docs/photographs.md)."""
     from sklearn.linear_model import LogisticRegression
+    from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
-    return LogisticRegression(C=strength, max_iter=1000)
-
-
-def _label_spreading() -> Any:
-    from sklearn.semi_supervised import LabelSpreading
-
-    return LabelSpreading(kernel="rbf", gamma=10, alpha=0.5)
-
-
-def _self_training() -> Any:
-    from sklearn.semi_supervised import SelfTrainingClassifier
-
-    return SelfTrainingClassifier(_logistic_regression(30), threshold=0.7)  # C = 2 is hardly ever confident
-
-
-# Their settings were chosen on validation images (docs/photographs.md).
-BASELINES: dict[str, Baseline] = {
-    "logistic-regression": Baseline(_logistic_regression, uses_unlabeled=False),
-    "label-spreading": Baseline(_label_spreading, uses_unlabeled=True),
-    "self-training": Baseline(_self_training, uses_unlabeled=True),
-}
-
-
-def require_features(name: str, config: Config) -> None:
-    """Raise ConfigError for a baseline on features of random weights."""
-    if not config.network.pretrained and config.network.weights is None:
-        raise ConfigError(
-            f"{name} needs features of a pretrained network; set {setting('pretrained')} or {setting('weights')}, or "
-            "remove it from the recipe"
-        )
-
-
-class Features(NamedTuple):
-    """Frozen features of the images of a dataset, (n, width) each; None where it has no such images."""
-
-    train: np.ndarray
-    validation: np.ndarray | None
-    test: np.ndarray | None
+    if name == "label-spreading":
+        return LabelSpreading(kernel="rbf", gamma=10, alpha=0.5)
+    if name == "self-training":  # C = 2 is hardly ever confident
+        return SelfTrainingClassifier(LogisticRegression(C=30, max_iter=1000), threshold=0.7)
+    return LogisticRegression(C=2, max_iter=1000)
 
 
 def frozen_features(dataset: Dataset, config: Config) -> Features:
@@ -96,27 +59,28 @@ def frozen_features(dataset: Dataset, config: Config) -> Features:
 
     first = compute(dataset.train)
     assert first is not None
-    return Features(first, compute(dataset.validation), compute(dataset.test))
+    return first, compute(dataset.validation), compute(dataset.test)
 
 
-def errors_of(baseline: Baseline, split: Split, features: Features) -> tuple[Errors | None, Errors | None]:
+def errors_of(name: str, split: Split, features: Features) -> tuple[Errors | None, Errors | None]:
     """Errors on validation and test images after training on the labels of a split; None without such images."""
+    train, validation, test = features
     rows = np.union1d(split.labeled_rows, split.unlabeled_rows)  # without validation images
-    mean = features.train[rows].mean(0)
-    used = rows if baseline.uses_unlabeled else split.labeled_rows
-    estimator = baseline.make()
+    mean = train[rows].mean(0)
+    used = rows if BASELINES[name] else split.labeled_rows
+    baseline = make_baseline(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about convergence, and rows that are all labeled
-        estimator.fit(unit_features(features.train[used], mean), split.labels[used])
+        baseline.fit(unit_features(train[used], mean), split.labels[used])
 
     def errors(part: np.ndarray | None, images: Images | None) -> Errors | None:
         if part is None or images is None:
             return None
-        predicted = estimator.predict(unit_features(part, mean))
+        predicted = baseline.predict(unit_features(part, mean))
         return Errors.of(confusion_matrix(images.labels, predicted, len(split.classes)))
 
-    held_out = features.train[split.validation_rows] if len(split.validation_rows) else features.validation
-    return errors(held_out, split.validation), errors(features.test, split.test)
+    held_out = train[split.validation_rows] if len(split.validation_rows) else validation
+    return errors(held_out, split.validation), errors(test, split.test)
 
 
 def fit_to_result(name: str, run: Run, plan: Plan, known: dict[Any, Features]) -> Result:
@@ -132,7 +96,7 @@ def fit_to_result(name: str, run: Run, plan: Plan, known: dict[Any, Features]) -
     features = known[key]
     started = time.perf_counter()
     with threadpool_limits(config.execution.threads):  # of NumPy's and scikit-learn's libraries
-        validation, test = errors_of(BASELINES[name], split, features)
+        validation, test = errors_of(name, split, features)
     result = Result(
         dataset=config.dataset,
         method=name,

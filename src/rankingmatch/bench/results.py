@@ -95,7 +95,7 @@ def kept_of(grid: Sequence[Cell], path: Path) -> dict[str, KeptRun]:
     kept = read_kept(path)
     cells = {cell.directory: cell for cell in grid if cell.directory in kept}
     for name, cell in cells.items():
-        before, now = _of_any_machine(kept[name].config), _of_any_machine(_portable(cell))
+        before, now = (_of_any_machine(config) for config in (kept[name].config, _portable(cell)))
         for section in (section for section in now if before.get(section) != now[section]):
             raise ConfigError(
                 f"{path} has {name} with other settings ({section}: {before.get(section)}, now {now[section]}); "

@@ -50,17 +50,16 @@ def known_pool(data: str, data_dir: Path | None = None) -> Pool:
     if dataset.test is None:
         raise DataError(f"{source.title} has no test images to measure the error with; use another folder or dataset")
     train = dataset.train.take(np.flatnonzero(dataset.train.labels >= 0))
-    compute = _pixels if small else feature_function(len(train) + len(dataset.test))
+
+    def pixels(images: np.ndarray) -> np.ndarray:
+        return images.reshape(len(images), -1).astype(np.float32)
+
+    compute = pixels if small else feature_function(len(train) + len(dataset.test))
     features, test_features = (
         np.concatenate([compute(images[start : start + BATCH]) for start in range(0, len(images), BATCH)])
         for images in (train.images, dataset.test.images)
     )
     return make_pool(source.title, len(dataset.classes), features, train.labels, test_features, dataset.test.labels)
-
-
-def _pixels(images: np.ndarray) -> np.ndarray:
-    """(n, h, w, c) → (n, h·w·c)."""
-    return images.reshape(len(images), -1).astype(np.float32)
 
 
 def make_pool(
@@ -95,11 +94,6 @@ class Simulation:
     errors: tuple[float, ...]  # on test images at these sizes, in percent
     looks: tuple[Look, ...]  # at these sizes, with one random check for four labels
 
-    @property
-    def best_look(self) -> Look:
-        """The look with the lowest upper limit: where a person stops who waits for a good result."""
-        return min(self.looks, key=lambda look: look.high)
-
 
 def simulate(
     pool: Pool, order: str, seed: int, sizes: Sequence[int] | None = None, method: str = HEAD_METHOD
@@ -111,8 +105,7 @@ def simulate(
     """
     reserved = draw_checks(len(pool.truth), seed)
     sizes = tuple(size for size in sizes or SIZES if size <= len(pool.truth) - len(reserved))
-    choose = _ours if order == "ours" else _random
-    chosen = choose(pool, reserved, sizes[-1], seed, method)
+    chosen = _choose(pool, order, reserved, sizes[-1], seed, method)
     errors, looks = [], []
     for size in sizes:
         labels = np.full(len(pool.truth), UNLABELED)
@@ -128,14 +121,11 @@ def simulate(
     return Simulation(order, seed, sizes, tuple(errors), tuple(looks))
 
 
-def _random(pool: Pool, reserved: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
-    """Images in random order, without the random checks."""
-    others = np.setdiff1d(np.arange(len(pool.truth)), reserved)
-    return numpy_generator(seed, Purpose.SELECTION).permutation(others)[:count]
-
-
-def _ours(pool: Pool, reserved: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
-    """Images in the order of `next_images`, with a new head after each few labels."""
+def _choose(pool: Pool, order: str, reserved: np.ndarray, count: int, seed: int, method: str) -> np.ndarray:
+    """Images without the random checks: at random, or in the order of `next_images` with a new head after a few."""
+    if order == "random":
+        others = np.setdiff1d(np.arange(len(pool.truth)), reserved)
+        return numpy_generator(seed, Purpose.SELECTION).permutation(others)[:count]
     labels = np.full(len(pool.truth), UNLABELED)
     labels[reserved] = NOT_SELECTABLE
     chosen: list[int] = []
@@ -179,4 +169,6 @@ def interval_counts(simulations: Sequence[Simulation]) -> dict[str, int]:
         f"{size} labels": sum(look.contains_truth for look in looks)
         for size, looks in zip(simulations[0].sizes, columns, strict=True)
     }
-    return {**counts, "where the interval looks best": sum(one.best_look.contains_truth for one in simulations)}
+    # A person who waits for a good result stops at the lowest upper limit.
+    best = [min(one.looks, key=lambda look: look.high) for one in simulations]
+    return {**counts, "where the interval looks best": sum(look.contains_truth for look in best)}

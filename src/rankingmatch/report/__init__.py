@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -48,7 +48,7 @@ class PageContent(TypedDict):
     created: str  # the day
     title: str
     runs: list[RunHeader]
-    sections: dict[str, Mapping[str, Any]]  # what each section shows, by its key
+    sections: dict[str, Any]  # what each section shows, by its key
     sprites: dict[str, SpriteData | None]  # thumbnails by the keys that sections use; None if there are none
 
 
@@ -74,7 +74,7 @@ def page_content(
     is called with a task, how much of it is done, and how much it is.
     """
     report = ReportInput(runs, runs_in_detail(runs), {}, points)
-    sections: dict[str, Mapping[str, Any]] = {}
+    sections: dict[str, Any] = {}
     known = load_sections()
     for done, section in enumerate(known):
         progress("writing the report", done, len(known))

@@ -44,9 +44,9 @@ def draw_figures(content: PageContent, directory: Path) -> list[Path]:
 def _figures(content: PageContent) -> "Iterator[tuple[str, Figure]]":
     """Names and figures; where a section shows several runs, one plot for each."""
     sections, headers = content["sections"], content["runs"]
-    for panel in sections["training"]["panels"]:
+    for panel in sections["training"]:
         yield panel["key"], _figure([partial(_panel, panel=panel)])
-    classes, embedding, pairs = (sections[key]["runs"] for key in ("classes", "embedding", "pairs"))
+    classes, embedding, pairs = (sections[key] for key in ("classes", "embedding", "pairs"))
     represented = [run for run in embedding if "representations" in run["points"]]
     kinds: list[tuple[str, list[Run], Callable[..., None], float]] = [
         ("confusion", classes, _confusion, 4.2),

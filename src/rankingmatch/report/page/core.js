@@ -29,7 +29,7 @@
  * @property {string} created
  * @property {string} title
  * @property {RunHeader[]} runs
- * @property {Object<string, Object<string, *>>} sections
+ * @property {Object<string, *>} sections
  * @property {Object<string, SpriteData|null>} sprites
  */
 

@@ -5,7 +5,7 @@ To add one, see "Add a section" in docs/report.md.
 
 import base64
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TypedDict
@@ -34,8 +34,16 @@ class Section:
 
     key: str  # name of the Python module, of the JavaScript module, and id of the section on the page
     title: str  # of the tab
-    # The return annotation is a TypedDict: the contract with the JavaScript module, which repeats it as a typedef.
-    build: "Callable[[ReportInput], Mapping[str, object]]"
+    # The return annotation is made of TypedDicts: the contract with the JavaScript module, which has the same typedefs.
+    build: "Callable[[ReportInput], object]"
+
+
+class OfRun(TypedDict):
+    """What sections show of one run begins with its index, the subset of the images, and the key of its sprite."""
+
+    run: int
+    subset: str
+    sprite: str
 
 
 @dataclass(frozen=True)
@@ -47,21 +55,14 @@ class ReportInput:
     sprites: "dict[str, Sprite]"
     points: int | None = None  # most points of a map; by default it depends on the number of runs
 
-    def detailed_runs(self) -> Iterator[tuple[int, RunData]]:
-        """Index and data of each run whose predictions are shown."""
-        return ((index, self.runs[index]) for index in self.detailed)
-
-    def evaluated(self) -> "Iterator[tuple[int, Predictions, str, Sprite]]":
-        """Index, evaluated images, and key and sprite of their thumbnails, of each detailed run that has any."""
-        for index, run in self.detailed_runs():
-            if run.evaluated is not None:
-                yield (index, run.evaluated, *self.sprite(run, run.evaluated))
-
-    def sprite(self, run: RunData, predictions: Predictions) -> "tuple[str, Sprite]":
-        """Key and sprite for thumbnails of these images; runs on the same images share one."""
-        size = "×".join(map(str, predictions.images.shape[1:]))
-        key = f"{run.dataset} {predictions.subset} {size}"
-        return key, self.sprites.setdefault(key, Sprite())
+    def predictions(self, *, unlabeled: bool = False) -> "Iterator[tuple[OfRun, Predictions, Sprite]]":
+        """The evaluated or the unlabeled images of each detailed run, if any; runs on the same ones share a sprite."""
+        for index in self.detailed:
+            run = self.runs[index]
+            if found := run.unlabeled if unlabeled else run.evaluated:
+                key = f"{run.dataset} {found.subset} {'×'.join(map(str, found.images.shape[1:]))}"
+                sprite = self.sprites.setdefault(key, Sprite())
+                yield {"run": index, "subset": found.subset, "sprite": key}, found, sprite
 
 
 # --- thumbnails ----------------------------------------------------------------------------------------------

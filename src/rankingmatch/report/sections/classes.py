@@ -5,7 +5,7 @@ from typing import TypedDict
 import numpy as np
 
 from rankingmatch.report.run_data import CalibrationBin, Predictions, prediction_metrics
-from rankingmatch.report.sections import ReportInput, Section, Sprite
+from rankingmatch.report.sections import OfRun, ReportInput, Section, Sprite
 
 MISTAKES = 60  # thumbnails of mistakes
 
@@ -31,12 +31,9 @@ class Mistake(TypedDict):
     confidence: float
 
 
-class ClassesOfRun(TypedDict):
+class ClassesOfRun(OfRun):
     """What is shown of one run."""
 
-    run: int
-    subset: str
-    sprite: str
     images: int
     balanced_error: float | None  # mean over the classes
     calibration_error: float
@@ -47,35 +44,23 @@ class ClassesOfRun(TypedDict):
     mistake_count: int
 
 
-class ClassesData(TypedDict):
-    """What classes.js draws; without runs that have no model or no labels."""
-
-    runs: list[ClassesOfRun]
-
-
-def classes_data(report: ReportInput) -> ClassesData:
-    """Confusion, calibration and mistakes of each detailed run whose labels are known."""
-    runs: list[ClassesOfRun] = []
-    for index, predictions, key, sprite in report.evaluated():
-        metrics = prediction_metrics(predictions)
-        if metrics is None:
-            continue
-        runs.append(
-            {
-                "run": index,
-                "subset": predictions.subset,
-                "sprite": key,
-                "images": metrics.estimate["images"],
-                "balanced_error": metrics.estimate["balanced_error"],
-                "calibration_error": metrics.estimate["calibration_error"],
-                "confusion": metrics.confusion.tolist(),
-                "classes": class_rows(metrics.confusion),
-                "calibration": metrics.calibration,
-                "mistakes": most_confident_mistakes(predictions, sprite),
-                "mistake_count": int(metrics.wrong.sum()),
-            }
-        )
-    return {"runs": runs}
+def classes_data(report: ReportInput) -> list[ClassesOfRun]:
+    """Confusion, calibration and mistakes of each detailed run that has a model and labels."""
+    return [
+        {
+            **of_run,
+            "images": metrics.estimate["images"],
+            "balanced_error": metrics.estimate["balanced_error"],
+            "calibration_error": metrics.estimate["calibration_error"],
+            "confusion": metrics.confusion.tolist(),
+            "classes": class_rows(metrics.confusion),
+            "calibration": metrics.calibration,
+            "mistakes": most_confident_mistakes(predictions, sprite),
+            "mistake_count": int(metrics.wrong.sum()),
+        }
+        for of_run, predictions, sprite in report.predictions()
+        if (metrics := prediction_metrics(predictions))
+    ]
 
 
 def class_rows(confusion: np.ndarray) -> list[ClassRow]:
@@ -101,16 +86,16 @@ def most_confident_mistakes(predictions: Predictions, sprite: Sprite) -> list[Mi
     """The wrong predictions with the highest confidence, in descending order."""
     wrong = np.flatnonzero(predictions.wrong)
     chosen = predictions.take(wrong[np.argsort(-predictions.confidence[wrong], kind="stable")][:MISTAKES])
-    columns = (
-        sprite.add(chosen.rows, chosen.images),
-        chosen.rows.tolist(),
-        chosen.truth.tolist(),
-        chosen.predicted.tolist(),
-        [round(value, 4) for value in chosen.confidence.tolist()],
-    )
+    predicted, confidence = chosen.predicted, chosen.confidence
     return [
-        {"thumbnail": thumbnail, "row": row, "truth": truth, "predicted": predicted, "confidence": confidence}
-        for thumbnail, row, truth, predicted, confidence in zip(*columns, strict=True)
+        {
+            "thumbnail": thumbnail,
+            "row": int(chosen.rows[index]),
+            "truth": int(chosen.truth[index]),
+            "predicted": int(predicted[index]),
+            "confidence": round(float(confidence[index]), 4),
+        }
+        for index, thumbnail in enumerate(sprite.add(chosen.rows, chosen.images))
     ]
 
 

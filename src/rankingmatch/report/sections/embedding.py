@@ -1,23 +1,18 @@
 """Embedding: t-SNE of logits and of representations, as in the paper's Figures 2, 5, 6, 8 and 10."""
 
-from typing import TypedDict
-
 import numpy as np
 
 from rankingmatch.report.run_data import prediction_metrics, sample
-from rankingmatch.report.sections import ReportInput, Section
+from rankingmatch.report.sections import OfRun, ReportInput, Section
 
 FEWEST_IMAGES = 10  # t-SNE of fewer images shows nothing
 POINTS = {1: 2000, 2: 1500}  # most points of each plot, by the number of detailed runs
 POINTS_OF_MANY_RUNS = 1000
 
 
-class EmbeddingOfRun(TypedDict):
+class EmbeddingOfRun(OfRun):
     """What is shown of one run; lists have one entry for each point."""
 
-    run: int
-    subset: str
-    sprite: str
     error: float | None  # percent
     total: int  # images of which the points are a sample
     rows: list[int]
@@ -28,17 +23,11 @@ class EmbeddingOfRun(TypedDict):
     points: dict[str, list[list[float]]]  # "logits" and "representations" → [x, y]
 
 
-class EmbeddingData(TypedDict):
-    """What embedding.js draws; without runs that have no model or too few images."""
-
-    runs: list[EmbeddingOfRun]
-
-
-def embedding_data(report: ReportInput) -> EmbeddingData:
-    """t-SNE of each detailed run."""
+def embedding_data(report: ReportInput) -> list[EmbeddingOfRun]:
+    """t-SNE of each detailed run that has a model and enough images."""
     points = report.points or POINTS.get(len(report.detailed), POINTS_OF_MANY_RUNS)
     runs: list[EmbeddingOfRun] = []
-    for index, predictions, key, sprite in report.evaluated():
+    for of_run, predictions, sprite in report.predictions():
         if min(len(predictions), points) < FEWEST_IMAGES:
             continue
         chosen = predictions.take(sample(len(predictions), points))
@@ -48,9 +37,7 @@ def embedding_data(report: ReportInput) -> EmbeddingData:
         metrics = prediction_metrics(predictions)
         runs.append(
             {
-                "run": index,
-                "subset": predictions.subset,
-                "sprite": key,
+                **of_run,
                 "error": metrics.estimate["error"] if metrics else None,
                 "total": len(predictions),
                 "rows": chosen.rows.tolist(),
@@ -61,7 +48,7 @@ def embedding_data(report: ReportInput) -> EmbeddingData:
                 "points": {name: np.round(embed(values), 2).T.tolist() for name, values in vectors.items()},
             }
         )
-    return {"runs": runs}
+    return runs
 
 
 def embed(vectors: np.ndarray) -> np.ndarray:

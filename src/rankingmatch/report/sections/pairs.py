@@ -5,7 +5,7 @@ from typing import TypedDict
 import numpy as np
 
 from rankingmatch.report.run_data import Predictions, sample
-from rankingmatch.report.sections import ReportInput, Section, Sprite
+from rankingmatch.report.sections import OfRun, ReportInput, Section, Sprite
 
 BINS = 60
 MOST_IMAGES = 2000  # whose pairs are compared
@@ -30,12 +30,9 @@ class ExamplePair(TypedDict):
     representations: float
 
 
-class PairsOfRun(TypedDict):
+class PairsOfRun(OfRun):
     """What is shown of one run."""
 
-    run: int
-    subset: str
-    sprite: str
     images: int
     total: int  # images with a known label, of which `images` are a sample
     examples: list[ExamplePair]
@@ -43,16 +40,10 @@ class PairsOfRun(TypedDict):
     representations: SimilarityHistogram
 
 
-class PairsData(TypedDict):
-    """What pairs.js draws; without runs that have no labels or no representations."""
-
-    runs: list[PairsOfRun]
-
-
-def pairs_data(report: ReportInput) -> PairsData:
-    """Similarities within and between classes of each detailed run."""
+def pairs_data(report: ReportInput) -> list[PairsOfRun]:
+    """Similarities within and between classes of each detailed run that has labels and representations."""
     runs: list[PairsOfRun] = []
-    for index, predictions, key, sprite in report.evaluated():
+    for of_run, predictions, sprite in report.predictions():
         known = predictions.known
         chosen = known.take(sample(len(known), MOST_IMAGES))
         if chosen.features is None or len(chosen) < 2:
@@ -60,9 +51,7 @@ def pairs_data(report: ReportInput) -> PairsData:
         outputs, representations = cosine_similarities(chosen.logits), cosine_similarities(chosen.features)
         runs.append(
             {
-                "run": index,
-                "subset": predictions.subset,
-                "sprite": key,
+                **of_run,
                 "images": len(chosen),
                 "total": len(known),
                 "examples": example_pairs(chosen, outputs, representations, sprite),
@@ -70,7 +59,7 @@ def pairs_data(report: ReportInput) -> PairsData:
                 "representations": histogram(representations, chosen.truth),
             }
         )
-    return {"runs": runs}
+    return runs
 
 
 def cosine_similarities(vectors: np.ndarray) -> np.ndarray:

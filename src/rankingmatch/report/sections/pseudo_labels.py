@@ -1,20 +1,16 @@
 """Pseudo-labels: what a model predicts for the unlabeled images."""
 
-from typing import TypedDict
-
 import numpy as np
 
 from rankingmatch.report.run_data import Predictions
-from rankingmatch.report.sections import ReportInput, Section
+from rankingmatch.report.sections import OfRun, ReportInput, Section
 
 THUMBNAILS = 1500  # of unlabeled images, over all runs
 
 
-class PseudoLabelsOfRun(TypedDict):
+class PseudoLabelsOfRun(OfRun):
     """What is shown of one run; lists have one entry for each image."""
 
-    run: int
-    sprite: str
     total: int  # unlabeled images of the dataset, of which these may be a sample
     threshold: float | None  # confidence threshold of the method
     rows: list[int]
@@ -24,27 +20,17 @@ class PseudoLabelsOfRun(TypedDict):
     thumbnails: list[int]  # -1 for images without a thumbnail on the page
 
 
-class PseudoLabelsData(TypedDict):
-    """What pseudo_labels.js draws; without runs that have no model or no unlabeled images."""
-
-    runs: list[PseudoLabelsOfRun]
-
-
-def pseudo_labels_data(report: ReportInput) -> PseudoLabelsData:
-    """The pseudo-labels of each detailed run."""
+def pseudo_labels_data(report: ReportInput) -> list[PseudoLabelsOfRun]:
+    """The pseudo-labels of each detailed run that has a model and unlabeled images."""
     runs: list[PseudoLabelsOfRun] = []
-    for index, run in report.detailed_runs():
-        unlabeled = run.unlabeled
-        if not unlabeled:
-            continue
-        key, sprite = report.sprite(run, unlabeled)
+    for of_run, unlabeled, sprite in report.predictions(unlabeled=True):
         gallery = select_gallery(unlabeled, THUMBNAILS // max(1, len(report.detailed)))
         thumbnails = np.full(len(unlabeled), -1)
         thumbnails[gallery] = sprite.add(unlabeled.rows[gallery], unlabeled.images[gallery])
+        run = report.runs[of_run["run"]]
         runs.append(
             {
-                "run": index,
-                "sprite": key,
+                **of_run,
                 "total": run.unlabeled_total,
                 "threshold": run.threshold,
                 "rows": unlabeled.rows.tolist(),
@@ -54,7 +40,7 @@ def pseudo_labels_data(report: ReportInput) -> PseudoLabelsData:
                 "thumbnails": thumbnails.tolist(),
             }
         )
-    return {"runs": runs}
+    return runs
 
 
 def select_gallery(predictions: Predictions, largest: int) -> np.ndarray:

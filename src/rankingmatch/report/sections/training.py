@@ -35,20 +35,15 @@ class PanelData(TypedDict):
     heat_map: list[list[float | None]] | None
 
 
-class TrainingData(TypedDict):
-    """What training.js draws."""
-
-    panels: list[PanelData]
-
-
-def training_data(report: ReportInput) -> TrainingData:
+def training_data(report: ReportInput) -> list[PanelData]:
     """The curves of one run, or the curves of several runs in the same plots."""
     if len(report.runs) == 1:
-        return {"panels": training_panels(report.runs[0])}
-    shares = _drawn([class_share_panel(run, f"Share of each class: {run.name}") for _, run in report.detailed_runs()])
+        return training_panels(report.runs[0])
+    detailed = (report.runs[index] for index in report.detailed)
+    shares = _drawn([class_share_panel(run, f"Share of each class: {run.name}") for run in detailed])
     for number, panel in enumerate(shares):
         panel["key"] += f"_{number}"
-    return {"panels": [*comparison_panels(report.runs), *shares]}
+    return [*comparison_panels(report.runs), *shares]
 
 
 def training_panels(run: RunData) -> list[PanelData]:

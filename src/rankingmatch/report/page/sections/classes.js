@@ -37,10 +37,6 @@
  * @property {Mistake[]} mistakes
  * @property {number} mistake_count
  */
-/**
- * @typedef {Object} ClassesData
- * @property {ClassesOfRun[]} runs
- */
 
 const MOST_NAMED_CLASSES = 20;
 
@@ -122,6 +118,6 @@ function mistakeGallery(classes, run) {
     element("div", { class: "gallery" }, ...tiles)];
 }
 
-registerSection("classes", (container, /** @type {ClassesData} */ data) => drawOneRun(container, data.runs,
+registerSection("classes", (container, /** @type {ClassesOfRun[]} */ items) => drawOneRun(container, items,
   "There is no model yet, or no labels are known for the evaluated images, so there is no error by class.",
   drawClasses));

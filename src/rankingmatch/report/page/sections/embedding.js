@@ -14,29 +14,25 @@
  * @property {number[]} confidence
  * @property {Object<string, number[][]>} points
  */
-/**
- * @typedef {Object} EmbeddingData
- * @property {EmbeddingOfRun[]} runs
- */
 
 const TITLES = { logits: "Logits", representations: "Representations" };
 const COLORINGS = [["truth", "label"], ["predicted", "prediction"], ["verdict", "correct or wrong"]];
 const VERDICTS = [["correct", "#9aa5b5"], ["wrong", "#dd3333"], ["unknown", "#6677aa"]];
 const MOST_LEGEND_ENTRIES = 30; // with more classes there is one trace and no legend: hundreds of traces are slow
 
-/** @param {EmbeddingData} data */
-function drawEmbeddings(container, data) {
-  if (!data.runs.length) {
+/** @param {EmbeddingOfRun[]} items */
+function drawEmbeddings(container, items) {
+  if (!items.length) {
     container.append(note("There is no model yet, or there are too few images for t-SNE."));
     return;
   }
-  const [first] = data.runs, kinds = Object.keys(first.points), grid = element("div", { class: "grid" });
+  const [first] = items, kinds = Object.keys(first.points), grid = element("div", { class: "grid" });
   const chosen = { kind: kinds[0], color: first.truth.some((label) => label >= 0) ? "truth" : "predicted" };
   const fill = () => {
     grid.replaceChildren();
     const withError = (title, item) => (item.error === null ? title : `${title}: error ${percent(item.error)}`);
     if (single) for (const kind of kinds) plotEmbedding(grid, first, kind, chosen.color, withError(TITLES[kind], first));
-    else for (const item of data.runs.filter((one) => one.points[chosen.kind])) {
+    else for (const item of items.filter((one) => one.points[chosen.kind])) {
       plotEmbedding(grid, item, chosen.kind, chosen.color, withError(runs[item.run].name, item));
     }
   };

@@ -26,10 +26,6 @@
  * @property {SimilarityHistogram} outputs
  * @property {SimilarityHistogram} representations
  */
-/**
- * @typedef {Object} PairsData
- * @property {PairsOfRun[]} runs
- */
 
 /** @param {PairsOfRun} pairs */
 function drawPairs(body, pairs, run) {
@@ -72,6 +68,6 @@ function examplePair(pairs, pair, run) {
       ["representations", pair.representations.toFixed(4)]]));
 }
 
-registerSection("pairs", (container, /** @type {PairsData} */ data) => drawOneRun(container, data.runs,
+registerSection("pairs", (container, /** @type {PairsOfRun[]} */ items) => drawOneRun(container, items,
   "There is no model yet, no labels are known for the evaluated images, or the network returns no representations.",
   drawPairs));

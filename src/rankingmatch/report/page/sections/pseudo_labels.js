@@ -3,6 +3,7 @@
 /**
  * @typedef {Object} PseudoLabelsOfRun
  * @property {number} run
+ * @property {string} subset
  * @property {string} sprite
  * @property {number} total
  * @property {number|null} threshold
@@ -11,10 +12,6 @@
  * @property {number[]} confidence
  * @property {number[]} truth
  * @property {number[]} thumbnails
- */
-/**
- * @typedef {Object} PseudoLabelsData
- * @property {PseudoLabelsOfRun[]} runs
  */
 
 const TILES = 96; // shown at first
@@ -167,5 +164,5 @@ function download(csv) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-registerSection("pseudo_labels", (container, /** @type {PseudoLabelsData} */ data) => drawOneRun(container, data.runs,
+registerSection("pseudo_labels", (container, /** @type {PseudoLabelsOfRun[]} */ items) => drawOneRun(container, items,
   "There are no unlabeled images, or there is no model yet.", drawPseudoLabels));

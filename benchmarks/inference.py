@@ -2,6 +2,7 @@
 
 import io
 import tempfile
+from collections import deque
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,10 @@ from PIL import Image
 from torch import nn
 
 from measuring import CPU, Row, in_turns, milliseconds, ratio, wall_seconds
-from rankingmatch.data import Images, images_below
-from rankingmatch.networks import Classifier, make_classifier, to_tensor
+from rankingmatch.data import images_below
+from rankingmatch.networks import Classifier, make_classifier, predict_logits, to_tensor
 from rankingmatch.runs.model import ModelInfo
 from rankingmatch.runs.predict import csv_writer, predict_files, write_predictions
-from rankingmatch.training.loop import confusion_of
 
 SIDE = 32
 COUNT = 512
@@ -40,7 +40,7 @@ def write_table(model: nn.Module, files: list[str], network: str, side: int) -> 
     """Predict files into a CSV table."""
     info = ModelInfo(network, CLASSES, 3, side, side)
     writer = csv_writer(io.StringIO(), CLASSES, probabilities=False)
-    write_predictions(predict_files(model, info, files, CPU, len(files)), [writer])
+    deque(write_predictions(predict_files(model, info, files, CPU, len(files)), [writer]), maxlen=0)
 
 
 @torch.no_grad()
@@ -54,7 +54,6 @@ def rows(rounds: int = 5) -> list[Row]:
     """The rows of the table, in wall time because decoding uses its own threads."""
     model = untrained_model("wrn-28-2")
     images = np.random.default_rng(0).integers(0, 256, (COUNT, SIDE, SIDE, 3)).astype(np.uint8)
-    labeled = Images(images, np.arange(COUNT) % len(CLASSES))
     tensor = to_tensor(images, CPU)
     with tempfile.TemporaryDirectory() as directory:
         make_folder(Path(directory), COUNT, SIDE)
@@ -62,7 +61,7 @@ def rows(rounds: int = 5) -> list[Row]:
         times = in_turns(
             {
                 "bare": lambda: bare_network(model, tensor, 128),
-                "evaluation": lambda: confusion_of(model, labeled, len(CLASSES), CPU),
+                "evaluation": lambda: predict_logits(model, images, CPU),
                 "predict": lambda: write_table(model, files, "wrn-28-2", SIDE),
             },
             rounds,

@@ -89,7 +89,7 @@ def test_a_configuration_with_any_value_anywhere_is_used_or_refused(place: tuple
         part = part[name]
     part[place[-1]] = value
     with contextlib.suppress(ConfigError):
-        Config.from_json(values).check()
+        Config.from_json(values).checked()
 
 
 TOML_VALUES = st.one_of(

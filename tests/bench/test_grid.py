@@ -125,7 +125,7 @@ def test_costs_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> Non
     run = Run(tmp_path)
     for step in (1, 2, 3):
         run.append_step(step, 0.5 * step, 1000 * step)
-    run.truncate_history(2)
+    run.go_back(2)
     assert np.array_equal(run.step_costs(), [[1, 0.5, 1000], [2, 1.0, 2000]])
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from rankingmatch.heads import fitting
-from rankingmatch.heads.fitting import fitted_head
+from rankingmatch.heads import linear
+from rankingmatch.heads.linear import fitted_head
 from rankingmatch.heads.smoothing import unit_features
 
 
@@ -53,7 +53,7 @@ def test_the_head_is_weighted_logistic_regression_on_given_and_predicted_labels(
         def probabilities(self, _: np.ndarray) -> np.ndarray:
             return predicted
 
-    monkeypatch.setattr(fitting, "fit_head", lambda *_: Predicting())
+    monkeypatch.setattr(linear, "fit_head", lambda *_: Predicting())
     center = features.mean(0)
     units = [(row - center) / np.sqrt(((row - center) ** 2).sum()) for row in features]
     # A given label counts as ten images, a predicted one as much as it is probable.

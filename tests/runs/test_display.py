@@ -3,18 +3,15 @@
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from image_folders import class_folders
 
 from rankingmatch.cli import main
 from rankingmatch.data import under_way
 from rankingmatch.runs import display
-from rankingmatch.runs.display import JsonLines, LiveDisplay, loading_progress, prediction_progress
-from rankingmatch.runs.predict import FilePredictions
+from rankingmatch.runs.display import JsonLines, LiveDisplay, loading_progress
 from rankingmatch.runs.report import write_report
 
 QUICK = ["--steps", "4", "--batch-size", "4", "--mu", "1", "--network", "wrn-10-1", "--threads", "1"]
@@ -99,13 +96,3 @@ def test_a_report_reports_its_stages(tmp_path: Path) -> None:
     assert done == list(range(len(done)))
     assert tasks[-1] == ("writing the report", len(done) - 1, len(done) - 1)
     assert os.path.getsize(tmp_path / "run/report.html") > 1000  # noqa: PTH202
-
-
-def test_predictions_say_how_far_they_are(impatient: None, capsys: pytest.CaptureFixture[str]) -> None:
-    def slow_batches() -> Iterator[FilePredictions]:
-        for _ in range(3):
-            yield FilePredictions(("a", "b"), np.zeros((2, 2)), ())
-            time.sleep(0.2)
-
-    assert len(list(prediction_progress(slow_batches(), 6))) == 3
-    assert "predicting: 2 of 6" in capsys.readouterr().err.splitlines()

@@ -11,8 +11,7 @@ from image_folders import digit_files
 
 import rankingmatch as rm
 from rankingmatch.runs.directory import Run
-from rankingmatch.runs.evaluate import evaluate
-from rankingmatch.runs.leakage import roles_in_training
+from rankingmatch.runs.evaluate import evaluate, roles_in_training
 
 QUICK: dict[str, Any] = {"steps": 3, "network": "small", "batch_size": 8, "mu": 1, "evaluate_every": 3, "threads": 1}
 

@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +69,18 @@ def predict(
     images are skipped and listed.
     """
     from rankingmatch.runs.directory import Run
-    from rankingmatch.runs.display import loading_progress, prediction_progress
+    from rankingmatch.runs.display import loading_progress
     from rankingmatch.runs.predict import describe_skipped, predict_into, read_names
 
     if out is None and was_closed("stdout"):
         raise ConfigError("standard output is closed; name a file with --out")
-    predict_all = partial(predict_into, Run(run), images, out or sys.stdout.buffer, as_json=as_json, **options)
-    if not quiet and not (out is None and sys.stdout.isatty()):  # a progress bar would mix with the rows
-        predict_all = partial(predict_all, show=prediction_progress)
+    count, skipped = 0, list[Any]()
     with loading_progress(quiet=quiet) as progress:
         names = read_names(sys.stdin.buffer, b"\0" if null else b"\n")
-        count, skipped = predict_all(standard_input=names, progress=progress)
+        given = {**options, "as_json": as_json, "standard_input": names, "progress": progress}
+        for batch in predict_into(Run(run), images, out or sys.stdout.buffer, **given):
+            count += len(batch.files)
+            skipped += batch.skipped
     if out is not None and not as_json and not quiet:
         folders = "" if options["sort_into"] is None else f" and {options['sort_into']}"
         click.echo(f"{count:,} images → {out}{folders}", err=True)

@@ -1,4 +1,4 @@
-"""A linear classifier on fixed features, trained again after every few labels.
+"""A linear classifier on fixed features: behind the labeling page, and as the first and last head of a network.
 
 Logistic regression learns from the labeled images; one of our methods may go on from there, with the help of those
 without labels. For a method, a weak view is a feature as it is; in stronger views, some of its components are 0, as in
@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from rankingmatch.core.devices import on_threads
+from rankingmatch.core.distributed import alone, from_first_process
 from rankingmatch.core.errors import unknown_name
 from rankingmatch.core.randomness import Purpose, derived_seed, numpy_generator
-from rankingmatch.data import Dataset, Images, Split, assemble_split
+from rankingmatch.data import Dataset, Images, Progress, Split, assemble_split, no_progress
 from rankingmatch.data.bank import Bank
-from rankingmatch.heads import LOGISTIC_REGRESSION
-from rankingmatch.heads.smoothing import known_rows, unit_features
+from rankingmatch.heads import HEAD_METHOD, LOGISTIC_REGRESSION
+from rankingmatch.heads.smoothing import known_rows, smooth_features, unit_features
 from rankingmatch.methods import METHODS, Method, Task, hyperparameters_of, make_method
-from rankingmatch.networks import Classifier, NormalizedLinear
+from rankingmatch.networks import Classifier, NormalizedLinear, batched_outputs, normalize_head
+from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
-from rankingmatch.training.state import make_state, task_of
-
-__all__ = ["Head", "fit_head", "require_method", "train_head"]
+from rankingmatch.training.state import State, make_state, task_of
 
 INVERSE_REGULARIZATION = 10.0  # of logistic regression
 # Chosen on the validation images of photographs of clothing, 20 to 100 labels, seeds 10 to 14 (docs/label.md).
@@ -44,6 +44,10 @@ SETTINGS: dict[str, Any] = {
 HYPERPARAMETERS = {"threshold": 0.8, "statistics_decay": 0.9}  # of the method, where it has them
 DROPPED = {"weak": 0.0, "medium": 0.25, "strong": 0.5}  # share of the components that are 0
 COPIES = 4  # of each stronger view
+# Of the head of a network:
+MOST_IMAGES = 5_000  # the features of so many take half a minute on a core
+GIVEN_WEIGHT = 10.0  # of a label that is given; a predicted one has its probability
+AT_ONCE = 256  # images
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,10 @@ def train_head(
     The features (n, d) have unit length. A label is −1 where there is none; every class has one, and some images have
     none.
     """
-    settings, chosen, split = TrainSettings(**SETTINGS, seed=seed), _method(method), _split(labels, bias.shape[0])
+    settings, chosen = TrainSettings(**SETTINGS, seed=seed), _method(method)
+    nothing = np.broadcast_to(np.uint8(0), (len(labels), 1, 1, 1))  # nobody looks: every view comes from the bank
+    dataset = Dataset(tuple(map(str, range(bias.shape[0]))), Images(nothing, labels))
+    split = assemble_split(dataset, np.flatnonzero(labels >= 0), np.empty(0, np.int64), balanced=True)
     model = Classifier(_OnFeatures(weight, bias), torch.zeros(1), torch.ones(1))
     model.tune = "head"
     with torch.random.fork_rng(devices=[]):
@@ -160,13 +167,6 @@ def _method(name: str) -> Method:
     return make_method(name, {key: value for key, value in HYPERPARAMETERS.items() if key in known})
 
 
-def _split(labels: np.ndarray, classes: int) -> Split:
-    """The labels with images that nobody looks at: every view comes from the bank."""
-    nothing = np.broadcast_to(np.uint8(0), (len(labels), 1, 1, 1))
-    dataset = Dataset(tuple(map(str, range(classes))), Images(nothing, labels))
-    return assemble_split(dataset, np.flatnonzero(labels >= 0), np.empty(0, np.int64), balanced=True)
-
-
 def _bank(features: np.ndarray, method: Method, seed: int) -> Bank:
     """The views that the method asks for."""
     rng = numpy_generator(seed, Purpose.BANK)
@@ -176,3 +176,87 @@ def _bank(features: np.ndarray, method: Method, seed: int) -> Bank:
         kept = [rng.random(features.shape, np.float32) >= dropped for _ in range(COPIES if dropped else 1)]
         views[name] = [(features * mask).astype(np.float16)[:, :, None, None] for mask in kept]
     return Bank(views)
+
+
+# --- the head of a network ----------------------------------------------------------------------------------
+
+
+def start_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
+    """Fit the head of a state, and that of its average, to labels.
+
+    If the method uses unlabeled images, their labels are predicted first. With very many images, some are used.
+    """
+    _fit((state.model, state.ema), state, split, seed, "starting the head", progress)
+
+
+def finish_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
+    """Fit the head of a state's average once more, to the features that training has improved.
+
+    Neighbors are more often of the same class then, and so are the predicted labels.
+    """
+    if state.objective.method.unlabeled_views:
+        _fit((state.ema,), state, split, seed, "fitting the head", progress)
+
+
+def _fit(models: tuple[Classifier, ...], state: State, split: Split, seed: int, task: str, progress: Progress) -> None:
+    rows = split.labeled_rows
+    if state.objective.method.unlabeled_views:
+        unlabeled, most = split.unlabeled_rows, max(0, MOST_IMAGES - len(rows))
+        if len(unlabeled) > most:
+            unlabeled = numpy_generator(seed, Purpose.INITIAL_WEIGHTS).choice(unlabeled, most, replace=False)
+        rows = np.union1d(rows, unlabeled)
+
+    def fitted() -> dict[str, np.ndarray]:
+        with alone():  # one process fits, and shares the result
+            return fitted_head(
+                _features(state, split, rows, task, progress), split.labels[rows], len(split.classes), seed
+            )
+
+    tensors = from_first_process(fitted)
+    for model in models:
+        head = normalize_head(model.backbone)
+        with torch.no_grad():
+            for name, values in tensors.items():
+                getattr(head, name).copy_(torch.from_numpy(values))
+
+
+def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int, seed: int) -> dict[str, np.ndarray]:
+    """Logistic regression on normalized features, as the tensors of a `NormalizedLinear`.
+
+    Where a label is missing, it is predicted: by SoftMatch on features that move toward those of their neighbors, as
+    behind the labeling page. Features of new images are not smoothed, so the head itself takes them as they are.
+
+    `features` are (n, width). A label (n,) is negative where it is to be predicted; each class has one.
+    Returns "weight" (classes, width), "bias" (classes,) and "center" (width,).
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    targets, weights = labels, np.full(len(labels), GIVEN_WEIGHT)
+    if (labels < 0).any():
+        smoothed = smooth_features(features, seed)
+        predicted = fit_head(smoothed, np.maximum(labels, -1), classes, seed, HEAD_METHOD).probabilities(smoothed)
+        targets = np.where(labels >= 0, labels, predicted.argmax(1))
+        weights = np.where(labels >= 0, GIVEN_WEIGHT, predicted.max(1))
+    center = features.mean(0)
+    fit = LogisticRegression(max_iter=300).fit(unit_features(features, center), targets, weights)
+    weight, bias = fit.coef_, fit.intercept_
+    if classes == 2:  # scikit-learn has one row for two classes
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    return {"weight": weight, "bias": bias, "center": center}
+
+
+def _features(state: State, split: Split, rows: np.ndarray, task: str, progress: Progress) -> np.ndarray:
+    """The features of training images: of the first precomputed view, or of the images if there is no bank."""
+    model: nn.Module = state.ema
+    if state.bank is not None:
+        maps = state.bank.views[state.objective.method.labeled_views[0]][0]
+        inputs = maps.transpose(0, 2, 3, 1)  # as images are
+    else:
+        inputs = split.images
+        model = accelerated(model, len(rows))
+    features = []
+    for start in range(0, len(rows), AT_ONCE):
+        chosen = rows[start : start + AT_ONCE]
+        features += [output.features.cpu().numpy() for output in batched_outputs(model, inputs[chosen], state.device)]
+        progress(task, start + len(chosen), len(rows))
+    return np.concatenate(features)

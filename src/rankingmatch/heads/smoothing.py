@@ -11,8 +11,6 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 
-__all__ = ["Smoothing", "fit_smoothing", "known_rows", "smooth_features", "unit_features", "unit_rows"]
-
 COMPONENTS = 256
 NEIGHBORS = 10
 MIX = 0.5
@@ -50,16 +48,15 @@ class Smoothing:
 
     def apply(self, features: np.ndarray) -> np.ndarray:
         """Smoothed unit features (n, components), float32, of the folder's images or others; zero rows stay zero."""
-        parts = [self._smooth(features[start : start + ROWS]) for start in range(0, len(features), ROWS)]
-        return np.concatenate(parts) if parts else np.empty((0, self.components.shape[1]), np.float32)
-
-    def _smooth(self, features: np.ndarray) -> np.ndarray:
-        """The smoothed features of a few rows."""
-        own = unit_rows(unit_features(features, self.mean) @ self.components)
         count = min(NEIGHBORS, len(self.anchors))
-        nearest = np.argpartition(-(own @ self.anchors.T), count - 1, axis=1)[:, :count]
-        smoothed = unit_rows((1 - MIX) * own + MIX * self.anchors[nearest].mean(1))
-        return np.where(known_rows(features)[:, None], smoothed, 0)
+        parts = [np.empty((0, self.components.shape[1]), np.float32)]
+        for start in range(0, len(features), ROWS):
+            rows = features[start : start + ROWS]
+            own = unit_rows(unit_features(rows, self.mean) @ self.components)
+            nearest = np.argpartition(-(own @ self.anchors.T), count - 1, axis=1)[:, :count]
+            smoothed = unit_rows((1 - MIX) * own + MIX * self.anchors[nearest].mean(1))
+            parts.append(np.where(known_rows(rows)[:, None], smoothed, 0))
+        return np.concatenate(parts)
 
 
 def fit_smoothing(features: np.ndarray, seed: int) -> Smoothing:
@@ -74,7 +71,15 @@ def fit_smoothing(features: np.ndarray, seed: int) -> Smoothing:
     sampled = np.asarray(features[rows], np.float32)
     mean = sampled.mean(0)
     sampled = unit_features(sampled, mean)
-    components = _principal_components(sampled)
+    # Directions of the largest second moment, (d, components), from whichever Gram matrix is smaller.
+    count, dimensions = sampled.shape
+    keep = min(COMPONENTS, count, dimensions)
+    if count < dimensions:
+        _, vectors = np.linalg.eigh(sampled @ sampled.T)
+        components = unit_rows((sampled.T @ vectors[:, -keep:]).T).T
+    else:
+        _, vectors = np.linalg.eigh(sampled.T @ sampled)
+        components = np.asarray(vectors[:, -keep:])
     return Smoothing(mean, components, unit_rows(sampled @ components))
 
 
@@ -84,14 +89,3 @@ def smooth_features(features: np.ndarray, seed: int) -> np.ndarray:
     What is trained on these is more accurate and several times as fast as on the features themselves.
     """
     return fit_smoothing(features, seed).apply(features)
-
-
-def _principal_components(features: np.ndarray) -> np.ndarray:
-    """Directions of the largest second moment, (d, components), from whichever Gram matrix is smaller."""
-    count, dimensions = features.shape
-    keep = min(COMPONENTS, count, dimensions)
-    if count < dimensions:
-        _, vectors = np.linalg.eigh(features @ features.T)
-        return unit_rows((features.T @ vectors[:, -keep:]).T).T
-    _, vectors = np.linalg.eigh(features.T @ features)
-    return np.asarray(vectors[:, -keep:])

@@ -21,18 +21,6 @@ from rankingmatch.networks import NetworkSettings, input_side
 from rankingmatch.runs.photographs import FINE_TUNING_METHOD, fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
 
-__all__ = [
-    "Config",
-    "ExecutionSettings",
-    "Plan",
-    "assemble",
-    "known_values",
-    "plan_of",
-    "repeat_command",
-    "resolve",
-    "with_presets",
-]
-
 
 @dataclass(frozen=True)
 class ExecutionSettings:
@@ -109,8 +97,7 @@ class Config:
             config = cls(**names, hyperparameters=hyperparameters, **sections)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"not a configuration of this version: {error}") from error
-        config.check()
-        return _with_known_precision(config)
+        return config.checked()
 
     def settings(self) -> dict[str, Any]:
         """Every setting and hyperparameter by name, on one level."""
@@ -139,11 +126,18 @@ class Config:
         """The device to compute on: the given one, or the one of the settings."""
         return find_device(override or self.execution.device)
 
-    def check(self) -> None:
-        """Raise ConfigError for the first value that is not allowed."""
+    def checked(self) -> "Config":
+        """This configuration; ConfigError for the first value that is not allowed.
+
+        The precision "auto" is decided once, so that a run is resumed with the one it began with.
+        """
         for name in SECTIONS:
             validate(getattr(self, name))
         make_method(self.method, self.hyperparameters)
+        if self.training.precision != "auto":
+            return self
+        precision: Literal["bfloat16", "float32"] = "bfloat16" if computes_bfloat16(self.device()) else "float32"
+        return replace(self, training=replace(self.training, precision=precision))
 
 
 @dataclass(frozen=True)
@@ -176,7 +170,9 @@ def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: 
     check_settings(given)
     given = absolute_paths(given)
     source = source or find_source(dataset, **_places(given))
-    given = _sized_for_network(source, given)
+    if source.is_folder and "network" in given and given.get("image_size") is None:
+        side = input_side(given["network"])  # the images of a folder can have the size that it was made for
+        given |= {} if side is None else {"image_size": side}
     own = find_method(method).preset if method else {}  # a method may have a network of its own
     fine_tuning = fine_tuning_settings(source, {**own, **given})
     method = method or (DEFAULT_METHOD if fine_tuning is None else FINE_TUNING_METHOD)
@@ -204,7 +200,6 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
     for name, settings in SECTIONS.items():
         names = [option.name for option in options_of(settings)]
         sections[name] = settings(**{key: values.pop(key) for key in names if key in values})
-        validate(sections[name])
     defaults = _defaults(method)
     if clashes := sorted(set(defaults) & set(setting_options())):
         raise ConfigError(
@@ -213,16 +208,7 @@ def assemble(dataset: str, method: str, values: Mapping[str, Any]) -> Config:
     for name in values:
         if name not in defaults and name not in all_option_names():
             raise unknown_name("setting", name, all_option_names())
-    make_method(method, values)
-    return _with_known_precision(Config(dataset, method, {**defaults, **values}, **sections))
-
-
-def _with_known_precision(config: Config) -> Config:
-    """The precision "auto" is decided once, so that a run is resumed with the one it began with."""
-    if config.training.precision != "auto":
-        return config
-    precision: Literal["bfloat16", "float32"] = "bfloat16" if computes_bfloat16(config.device()) else "float32"
-    return replace(config, training=replace(config.training, precision=precision))
+    return Config(dataset, method, {**defaults, **values}, **sections).checked()
 
 
 def known_values(values: Mapping[str, Any], method: str) -> dict[str, Any]:
@@ -276,29 +262,11 @@ def _places(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: settings.get(name) for name, one in setting_options().items() if one.kind == "source" and one.path}
 
 
-def _sized_for_network(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the image size a given network was made for, where a folder's images can have any size."""
-    if given.get("image_size") is not None or "network" not in given or not source.is_folder:
-        return dict(given)
-    side = input_side(given["network"])
-    return dict(given) if side is None else {**given, "image_size": side}
-
-
 # --- repeating a run ----------------------------------------------------------------------------------------
 
 
 def repeat_command(config: Config, source: Source | None = None) -> str:
     """The `rankingmatch train` command with the names and every option that differs from its default."""
-    words = ["rankingmatch", "train", config.dataset, flag("method"), config.method]
-    for name, value in _options_to_give(config, source).items():
-        if isinstance(value, bool):
-            words.append(flag(name) if value else flag(f"no_{name}"))
-        else:
-            words += [flag(name), str(value)]
-    return shlex.join(words)
-
-
-def _options_to_give(config: Config, source: Source | None) -> dict[str, Any]:
     settings = config.settings()
     places = {name: settings[name] for name in options_of_kind("source") if settings[name] not in (None, False)}
     try:
@@ -309,12 +277,18 @@ def _options_to_give(config: Config, source: Source | None) -> dict[str, Any]:
     # Without a number of labels, a dataset with given folds uses those.
     if (settings["labels"], usual["labels"]) != (None, None):
         given["labels"] = settings["labels"] or 0
-    # A split determines which images are labeled, unlabeled and for validation.
-    determined = ("labels", "validation", "imbalance", "unlabeled_imbalance") if settings["split"] is not None else ()
     without = options_of_kind("execution", "run")
     given |= {
         name: value
         for name, value in settings.items()
         if name not in without and value != usual.get(name) and value is not None
     }
-    return {name: value for name, value in given.items() if name not in determined}
+    # A split determines which images are labeled, unlabeled and for validation.
+    determined = ("labels", "validation", "imbalance", "unlabeled_imbalance") if settings["split"] is not None else ()
+    words = ["rankingmatch", "train", config.dataset, flag("method"), config.method]
+    for name, value in given.items():
+        if isinstance(value, bool):
+            words.append(flag(name) if value else flag(f"no_{name}"))
+        elif name not in determined:
+            words += [flag(name), str(value)]
+    return shlex.join(words)

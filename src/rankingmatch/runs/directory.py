@@ -108,8 +108,8 @@ class Run:
         if any(not name.startswith("config.json.") and name != LOCK for name in found):
             raise RunError(f"{self.path} is not empty and not a run, because it has no config.json; {other}")
 
-    def create(self, config: Config) -> None:
-        """Create the directory and write the configuration, which makes it a run; never over another one."""
+    def create(self, config: Config) -> dict[str, Any]:
+        """Write the configuration, which makes the directory a run, never over another one; returns the environment."""
         self.require_empty()
         environment = {
             "rankingmatch": __version__,
@@ -121,11 +121,7 @@ class Run:
         }
         with self._writable():
             write_json(self.path / "config.json", {**config.to_json(), "environment": environment})
-
-    def require_same_settings(self, config: Config) -> None:
-        """Raise RunError if the run has other settings: another process may have started it a moment ago."""
-        if not self.config().learns_like(config):
-            raise RunError(f"{self.path} holds a run with other settings; choose another {setting('out')}")
+        return environment
 
     def require_same_images(self, fingerprint: str) -> None:
         """Raise RunError if the run was started with other images than those of this fingerprint."""
@@ -145,13 +141,21 @@ class Run:
         """Write which training images are labeled and which are held out for validation."""
         write_json(self.path / "split.json", {"format": FORMATS["split"], **rows}, indent=None)
 
+    def _values(self, kind: str) -> dict[str, Any]:
+        """The content of a JSON file, whose format this version knows."""
+        path = self.path / f"{kind}.json"
+        with _readable(path):
+            values = read_json(path)
+            check_format(kind, values, path)
+            return values
+
     def split_rows(self) -> SplitRows | None:
         """The content of split.json; None before it is written."""
         path = self.path / "split.json"
         if not path.exists():
             return None
+        values, known = self._values("split"), {field.name for field in fields(SplitRows)}
         with _readable(path):
-            values, known = _read("split", path), {field.name for field in fields(SplitRows)}
             return typed(SplitRows, {name: value for name, value in values.items() if name in known})
 
     def config(self) -> Config:
@@ -159,8 +163,7 @@ class Run:
         path = self.path / "config.json"
         if not path.exists():
             raise RunError(f"{self.path} is not a run directory: it has no config.json")
-        with _readable(path):
-            values = _read("config", path)
+        values = self._values("config")
         network = values.get("network")
         names = {"method": values.get("method"), "network": network.get("network") if isinstance(network, dict) else ""}
         for kind, name in names.items():
@@ -173,11 +176,10 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         """Versions and machine of the process that created the run."""
-        path = self.path / "config.json"
-        with _readable(path):
-            values = check_value("environment", _read("config", path).get("environment", {}), dict)
-            plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
-            return {name: value if isinstance(value, int) else str(value)[:200] for name, value in plain.items()}
+        with _readable(self.path / "config.json"):
+            values = check_value("environment", self._values("config").get("environment", {}), dict)
+        plain = {name: value for name, value in values.items() if isinstance(value, (str, int, float))}
+        return {name: value if isinstance(value, int) else str(value)[:200] for name, value in plain.items()}
 
     def result(self) -> Result | None:
         """The result; None while the run is not finished."""
@@ -185,7 +187,7 @@ class Run:
         if not (self.exists() and path.exists()):
             return None
         with _readable(path):
-            return Result.from_json(_read("result", path))
+            return Result.from_json(self._values("result"))
 
     def is_finished(self) -> bool:
         """Whether the run has a result and, unless it diverged, its model: a deleted one is written again."""
@@ -267,16 +269,15 @@ class Run:
             resumable=self.path,
         )
 
-    def truncate_history(self, step: int) -> list[dict[str, Any]]:
-        """Delete evaluations and costs after a step, from which training resumes; returns the evaluations before."""
-        kept = [line for line in self.history() if line["step"] <= step]
-        text = "".join(json.dumps({"format": FORMATS["metrics"], **line}) + "\n" for line in kept)
+    def go_back(self, step: int) -> tuple[list[dict[str, Any]], list[tuple[int, float, int]]]:
+        """Delete evaluations and costs after a step, from which training resumes; returns those before."""
+        history = [line for line in self.history() if line["step"] <= step]
+        text = "".join(json.dumps({"format": FORMATS["metrics"], **line}) + "\n" for line in history)
         write_atomically(self.path / "metrics.jsonl", text.encode())
-        if len(costs := self.step_costs()):
-            (self.path / "steps.csv").unlink()
-            for number, seconds, memory in costs[costs[:, 0] <= step]:
-                self.append_step(int(number), seconds, int(memory))
-        return kept
+        costs = self.step_costs()
+        (self.path / "steps.csv").unlink(missing_ok=True)
+        kept = [self.append_step(int(number), *cost) for number, *cost in costs[costs[:, 0] <= step].tolist()]
+        return history, kept
 
     def append(self, record: Record, step_seconds: float, memory: int) -> dict[str, Any]:
         """Add an evaluation to the history, with the cost of the steps before it: mean seconds, peak bytes.
@@ -290,12 +291,13 @@ class Run:
             os.fsync(file.fileno())  # a checkpoint, which is safe from a power failure, may follow
         return line
 
-    def append_step(self, step: int, seconds: float, memory: int) -> None:
-        """Add the cost of a step to steps.csv: seconds, and peak memory in bytes."""
+    def append_step(self, step: int, seconds: float, memory: float) -> tuple[int, float, int]:
+        """Add the cost of a step to steps.csv, and return it: seconds, and peak memory in bytes."""
         path = self.path / "steps.csv"
         head = "" if path.exists() else COSTS
         with open_for_appending(path) as file:
-            file.write(f"{head}{step},{seconds:.6f},{memory}\n")
+            file.write(f"{head}{step},{seconds:.6f},{memory:.0f}\n")
+        return step, round(seconds, 6), int(memory)
 
     def step_costs(self) -> np.ndarray:
         """(steps, 3) array of step, seconds and peak memory in bytes; empty if they were not measured."""
@@ -328,13 +330,6 @@ class Run:
     def read_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
         """The model in the file of the last step, or of the best one, also of a run that is not finished."""
         return load_model(self.best_path if best else self.model_path, device, trust=self.trust)
-
-
-def _read(kind: str, path: Path) -> dict[str, Any]:
-    """A JSON file of a run, whose format this version knows."""
-    values = read_json(path)
-    check_format(kind, values, path)
-    return values
 
 
 @contextmanager

@@ -24,9 +24,6 @@ from rankingmatch.training.state import State
 
 if TYPE_CHECKING:
     from rankingmatch.runs.job import Job
-    from rankingmatch.runs.predict import FilePredictions
-
-__all__ = ["Display", "LogLines", "choose_display", "duration", "headline", "loading_progress", "print_event"]
 
 SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_EVENTS = 1.0
@@ -201,16 +198,6 @@ def loading_progress(*, json_lines: bool = False, quiet: bool = False) -> Iterat
         yield display.progress
     finally:
         display.close()
-
-
-def prediction_progress(batches: "Iterable[FilePredictions]", total: int | None) -> "Iterator[FilePredictions]":
-    """Pass predictions on, and show their progress."""
-    done = 0
-    with loading_progress() as progress:
-        for batch in batches:
-            yield batch
-            done += len(batch.files) + len(batch.skipped)
-            progress("predicting", done, total)
 
 
 def print_event(event: str, values: dict[str, object]) -> None:

@@ -1,30 +1,38 @@
 """Evaluating a trained run on labeled images."""
 
+import hashlib
 import logging
+import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
-from rankingmatch.core.errors import DataError
+from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.core.metrics import Errors, calibration_error, confusion_matrix
-from rankingmatch.data import BENCHMARKS, ImageFile, Images, is_place, labeled_files
+from rankingmatch.data import (
+    BENCHMARKS,
+    ImageFile,
+    ImageFolder,
+    Images,
+    UnreadableError,
+    is_place,
+    labeled_files,
+    printable,
+)
+from rankingmatch.data.decode import file_size, open_file
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.config import Config, plan_of
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import load_dataset, load_split
-from rankingmatch.runs.leakage import roles_in_training
 from rankingmatch.runs.model import ModelInfo
-from rankingmatch.runs.predict import describe_skipped, predict_files, write_predictions
+from rankingmatch.runs.predict import FilePredictions, describe_skipped, predict_files, write_predictions
 
 log = logging.getLogger(__name__)
-
-__all__ = ["evaluate"]
 
 
 def evaluate(
@@ -76,8 +84,12 @@ def evaluate(
     chosen = config.device(device)
     model, info = run.load_model(chosen, best=best)
     if dataset and dataset not in BENCHMARKS and is_place(dataset):
-        part, left_out, files, labels = _unseen_files(run, Path(dataset), info)
-        probabilities, truth = _predict_files(model, info, files, labels, chosen)
+        part, left_out, label_of = _unseen_files(run, Path(dataset), info)
+        batches = predict_files(model, info, label_of, chosen, len(label_of))
+        found = FilePredictions.together(write_predictions(batches, []))
+        if found.skipped:
+            log.warning("%d files were skipped: %s", len(found.skipped), describe_skipped(found.skipped))
+        truth, probabilities = np.array([label_of[file] for file in found.files]), found.probabilities
     else:
         part, images = _held_out_images(run, config if dataset is None else replace(config, dataset=dataset), info)
         truth, left_out = images.labels, 0
@@ -85,15 +97,15 @@ def evaluate(
     predicted = probabilities.argmax(1)
     confusion = confusion_matrix(truth, predicted, len(info.classes))
     errors = Errors.of(confusion)
-    found = {"error": errors.error, "balanced_error": errors.balanced_error}
+    rates = {"error": errors.error, "balanced_error": errors.balanced_error}
     return {
         "run": str(run.path),
         "dataset": dataset or config.dataset,
         "classes": list(info.classes),
         "part": part,
         "left_out": left_out,
-        **found,
-        **({f"test_{name}": error for name, error in found.items()} if part == "test" else {}),
+        **rates,
+        **({f"test_{name}": error for name, error in rates.items()} if part == "test" else {}),
         "images": len(truth),
         "test_recall": errors.recall,
         "calibration_error": calibration_error(probabilities.max(1), predicted == truth),
@@ -128,46 +140,87 @@ def _held_out_images(run: Run, config: Config, info: ModelInfo) -> tuple[str, Im
     return part, images
 
 
-def _unseen_files(run: Run, folder: Path, info: ModelInfo) -> tuple[str, int, list[ImageFile], list[int]]:
-    """The files of a folder that were not used in training, or else those for validation, with their labels.
+def _unseen_files(run: Run, folder: Path, info: ModelInfo) -> tuple[str, int, dict[ImageFile, int]]:
+    """The labels of the files of a folder that were not used in training, or else of those for validation.
 
     The other two values are what these images are, and the number of the others.
     """
     files, labels = labeled_files(folder, info.classes)
+    label_of = dict(zip(files, labels, strict=True))
     roles = roles_in_training(run, files)
     if roles is None:
         log.warning(
             "%s is not there, so images of %s may have been used in training: this is not a test error",
             *(run.config().dataset, folder),
         )
-        return "unverified", 0, files, labels
+        return "unverified", 0, label_of
     counts = Counter(sorted(roles.values()))
     part = "test" if len(roles) < len(files) else "validation"
-    kept = [file not in roles if part == "test" else roles[file] == "validation" for file in files]
-    if not any(kept):
+    kept = {file: label for file, label in label_of.items() if roles.get(file, "test") == part}
+    left_out = len(files) - len(kept)
+    if not kept:
         raise DataError(
             f"all {len(files):,} images of {folder} were used in training, {counts['labeled']:,} of them with their "
             "labels, so their error tells nothing about new images; evaluate a folder of others"
         )
-    if sum(kept) < len(files):
+    if left_out:
         used = ", ".join(f"{count:,} {role}" for role, count in counts.items() if role != part)
-        log.warning(
-            "%d of %d images were used in training (%s) and are left out", len(files) - sum(kept), len(files), used
-        )
-    chosen = [(file, label) for file, label, keep in zip(files, labels, kept, strict=True) if keep]
-    return part, len(files) - len(chosen), [file for file, _ in chosen], [label for _, label in chosen]
+        log.warning("%d of %d images were used in training (%s) and are left out", left_out, len(files), used)
+    return part, left_out, kept
 
 
-def _predict_files(
-    model: nn.Module, info: ModelInfo, files: list[ImageFile], labels: list[int], device: torch.device
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and labels of the files that can be read."""
-    label_of = dict(zip(files, labels, strict=True))
-    found: list[tuple[int, np.ndarray]] = []
-    _, skipped = write_predictions(
-        predict_files(model, info, files, device, len(files)),
-        [lambda file, values: found.append((label_of[file], values))],
-    )
-    if skipped:
-        log.warning("%d files were skipped: %s", len(skipped), describe_skipped(skipped))
-    return np.stack([values for _, values in found]), np.array([label for label, _ in found])
+# --- what was used in training -------------------------------------------------------------------------------
+
+
+def roles_in_training(run: Run, files: Sequence[ImageFile]) -> dict[ImageFile, str] | None:
+    """What a run has used files for: "labeled", "unlabeled" or "validation"; a file that it has not used is missing.
+
+    A copy counts as the same file. Returns None if that is not known, because the folder of the run is not there.
+    """
+    config = run.config()
+    if config.dataset in BENCHMARKS:
+        return {}
+    try:
+        source = plan_of(config).source
+    except (ConfigError, DataError):
+        return None
+    assert isinstance(source, ImageFolder)
+    used = dict(_used_files(run, source))
+    real = {os.path.realpath(str(path)): role for path, role in used.items()}
+    roles = {file: real[path] for file in files if (path := os.path.realpath(str(file))) in real}
+    others = [file for file in files if file not in roles]
+    sizes = {size for file in others if (size := _size(file)) is not None}
+    copied = {_digest(path): role for path, role in used.items() if _size(path) in sizes}
+    known = {file: copied.get(_digest(file)) for file in others} if copied else {}
+    return {**roles, **{file: role for file, role in known.items() if role is not None}}
+
+
+def _used_files(run: Run, source: ImageFolder) -> Iterator[tuple[ImageFile, str]]:
+    """The files of the training and validation images of a folder, each with its role."""
+    contents = source.contents
+    yield from ((contents.path(file), "validation") for file, _ in contents.parts.get("validation", ()))
+    rows = run.split_rows()
+    skipped = {file for file, _ in rows.skipped} if rows else set()
+    read = [file for file, _ in contents.parts["train"] if printable(file) not in skipped]
+    # If files were added or removed, rows are not those of training: then every image may have been used.
+    same = rows is not None and rows.fingerprint == contents.fingerprint()
+    labeled, held_out = (set(rows.labeled), set(rows.validation)) if rows and same else (set(), set())
+    for row, file in enumerate(read):
+        role = "labeled" if row in labeled else "validation" if row in held_out else "unlabeled"
+        yield contents.path(file), role
+
+
+def _size(file: ImageFile) -> int | None:
+    try:
+        return file_size(file)
+    except OSError:
+        return None
+
+
+def _digest(file: ImageFile) -> bytes:
+    """The checksum of a file; of one that cannot be read, of its name."""
+    try:
+        with open_file(file) as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except (OSError, UnreadableError):
+        return os.fsencode(str(file))

@@ -3,21 +3,21 @@
 import contextlib
 import copy
 import hashlib
+import importlib.util
 import json
 import logging
 import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from rankingmatch.core.atomic import write_atomically
-from rankingmatch.core.devices import computes_bfloat16, keep_freed_memory
+from rankingmatch.core.devices import computes_bfloat16, keep_freed_memory, peak_memory, reset_peak_memory
 from rankingmatch.core.distributed import (
     any_process,
     first_on_each_machine,
@@ -25,7 +25,7 @@ from rankingmatch.core.distributed import (
     is_first,
     on_all_processes,
 )
-from rankingmatch.core.errors import ConfigError, DivergedError, first_line, setting
+from rankingmatch.core.errors import ConfigError, DivergedError, RunError, first_line, setting
 from rankingmatch.core.names import to_utf8
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads
@@ -34,9 +34,7 @@ from rankingmatch.runs.checkpoint import restore_latest, save_checkpoint
 from rankingmatch.runs.config import Config, Plan, options_of_kind, setting_options
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, save_model
-from rankingmatch.runs.model_card import model_card
-from rankingmatch.runs.recorder import Recorder, require_tensorboard
-from rankingmatch.runs.result import Result, errors_from_json
+from rankingmatch.runs.result import Result, errors_from_json, model_card
 from rankingmatch.training.banks import Computer, computed_here, make_bank
 from rankingmatch.training.loop import evaluate, train
 from rankingmatch.training.records import Record
@@ -44,18 +42,6 @@ from rankingmatch.training.snapshot import share_state
 from rankingmatch.training.state import State, initial_state, set_length
 
 log = logging.getLogger(__name__)
-
-__all__ = [
-    "Job",
-    "load_dataset",
-    "load_split",
-    "ready_state",
-    "split_dataset",
-    "start",
-    "stop_requests",
-    "training_records",
-    "warn_of_unbalanced_labels",
-]
 
 # A class with so many times the labels of another is worth a warning: their sizes alone shift the difference of their
 # logits by ln 5 = 1.6.
@@ -120,8 +106,11 @@ class Job:
     plan: Plan
     split: Split
     state: State
-    history: list[dict[str, Any]]  # of the first process: the evaluations so far, as lines of metrics.jsonl
-    result: Result | None = None  # of the first process, when training has ended
+    # Of the first process, what the run directory has, so that it need not be read again:
+    environment: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)  # the evaluations so far, as lines of metrics.jsonl
+    costs: list[tuple[int, float, int]] = field(default_factory=list)  # of each step, as in steps.csv
+    result: Result | None = None  # when training has ended
     stopped: bool = False  # early, with a checkpoint
 
     @property
@@ -155,18 +144,18 @@ def start(
     if is_first():
         warn_of_unbalanced_labels(split, config)
     try:
-        restore = partial(_restore, run, config, split)
-        state = ready_state(config, split, progress, bank_computer, restore)
+        state = ready_state(config, split, progress, bank_computer, run)
         if deadline is not None and from_first_process(lambda: not run.exists()):
             steps = on_all_processes(lambda: _steps_until(deadline, state, split, config))
             steps = from_first_process(lambda: steps)
             config = replace(config, training=replace(config.training, steps=steps, epochs=None))
             set_length(state.model, config.network, config.training)
-        history = on_all_processes(lambda: _begin(run, config, split, state.step) if is_first() else [])
+        job = Job(run, replace(plan, config=config), split, state)
+        on_all_processes(lambda: _begin(job) if is_first() else None)
     except BaseException:
         run.unlock()
         raise
-    return Job(run, replace(plan, config=config), split, state, history)
+    return job
 
 
 def ready_state(
@@ -174,11 +163,11 @@ def ready_state(
     split: Split,
     progress: Progress = no_progress,
     bank_computer: Computer = computed_here,
-    restore: Callable[[State], None] = lambda state: None,
+    run: Run | None = None,
 ) -> State:
-    """A state that is ready to train: the initial one with its bank and head, or what `restore` makes of it.
+    """A state that is ready to train: the initial one with its bank and head, or a run's newest checkpoint.
 
-    Only the first process restores; all others get its state.
+    Only the first process reads and locks the run; all others get its state.
     """
     device = config.device()
     method = make_method(config.method, config.hyperparameters)
@@ -189,19 +178,22 @@ def ready_state(
         on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile(dynamic=False)  # the steps of a run have the same few shapes
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
-    on_all_processes(lambda: restore(state) if is_first() else None)
-    if state.step == 0 and config.network.initial_head == "fitted":
-        from rankingmatch.heads.fitting import start_head  # scikit-learn takes a second to import
-
-        on_all_processes(lambda: start_head(state, split, config.training.seed, progress) if is_first() else None)
+    if run is not None:
+        on_all_processes(lambda: _restore(run, config, split, state) if is_first() else None)
     share_state(state)
+    if state.step == 0 and config.network.initial_head == "fitted":
+        from rankingmatch.heads.linear import start_head  # scikit-learn takes a second to import
+
+        start_head(state, split, config.training.seed, progress)
     return state
 
 
 def _prepare_process(config: Config) -> None:
     device = config.device()
-    if config.execution.tensorboard:
-        require_tensorboard()
+    if config.execution.tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise ConfigError(
+            f"{setting('tensorboard')} needs tensorboard; install it: pip install 'rankingmatch[tensorboard]'"
+        )
     if config.execution.threads:
         torch.set_num_threads(config.execution.threads)
     if device.type == "cpu":
@@ -230,7 +222,8 @@ def _restore(run: Run, config: Config, split: Split, state: State) -> None:
     """Lock the run directory and restore its newest checkpoint, if it holds a run."""
     run.lock()  # before anything else is read or written: two processes may have been started at once
     if run.exists():
-        run.require_same_settings(config)
+        if not run.config().learns_like(config):  # another process may have started it a moment ago
+            raise RunError(f"{run.path} holds a run with other settings; choose another {setting('out')}")
         run.require_same_images(split.fingerprint)
         restore_latest(run.checkpoints, state, identity=run_identity(config, split))
 
@@ -258,13 +251,14 @@ def _steps_until(deadline: float, state: State, split: Split, config: Config) ->
     return int(min(most, left / step))
 
 
-def _begin(run: Run, config: Config, split: Split, step: int) -> list[dict[str, Any]]:
-    """Create the run if it is new; the evaluations until a step, from which it continues."""
-    is_new = not run.exists()
-    if is_new:
-        run.create(config)
-    run.save_rows(rows_to_json(split))
-    return [] if is_new else run.truncate_history(step)
+def _begin(job: Job) -> None:
+    """Create the run if it is new, or go back to the step from which it continues."""
+    if job.run.exists():
+        job.environment = job.run.environment()
+        job.history, job.costs = job.run.go_back(job.state.step)
+    else:
+        job.environment = job.run.create(job.config)
+    job.run.save_rows(rows_to_json(job.split))
 
 
 def run_identity(config: Config, split: Split) -> dict[str, Any]:
@@ -306,7 +300,7 @@ def training_records(
     """
     run, config, state, saved = job.run, job.config, job.state, time.monotonic()
     identity = run_identity(config, job.split)
-    recorder = Recorder(run, state, config.execution, job.model_info, job.history) if is_first() else None
+    recorder = Recorder(job) if is_first() else None
 
     def checkpoint() -> None:
         state.raise_if_diverged()
@@ -372,3 +366,68 @@ def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
     if diverged is None:
         write_atomically(job.run.card_path, to_utf8(model_card(job.config, job.split, result)))
     job.run.finish(result)
+
+
+class Recorder:
+    """Records each step in the run directory: history, costs, TensorBoard events, and the best model so far."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.events = job, None
+        self.measuring = job.config.execution.measure_steps
+        self._steps, self._seconds, self._memory = 0, 0.0, 0  # since the last evaluation; the memory is the peak
+        if job.config.execution.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            # Events of an earlier file after this step are discarded.
+            step = job.state.step
+            self.events = SummaryWriter(str(job.run.tensorboard_path), purge_step=step + 1 if step else None)
+        reset_peak_memory(job.state.device)
+
+    def add(self, record: Record) -> None:
+        """Record a step."""
+        run, state = self.job.run, self.job.state
+        self._steps += 1
+        self._seconds += record.step_seconds
+        if self.measuring or record.evaluation:
+            memory = peak_memory(state.device)
+            self._memory = max(self._memory, memory)
+            if self.measuring:
+                self.job.costs.append(run.append_step(record.step, record.step_seconds, memory))
+        if self.events:
+            for name, value in _scalars(record).items():
+                self.events.add_scalar(name, value, record.step)
+        if record.evaluation:
+            self.job.history.append(run.append(record, self._seconds / self._steps, self._memory))
+            self._steps, self._seconds, self._memory = 0, 0.0, 0
+            if record.evaluation.best:
+                save_model(run.best_path, state.ema, self.job.model_info)
+
+    def reset_memory(self, record: Record) -> None:
+        """Start a new measurement of peak memory, after a step whose peak was recorded."""
+        if self.measuring or record.evaluation:
+            reset_peak_memory(self.job.state.device)
+
+    def close(self) -> None:
+        """Close the event file."""
+        if self.events:
+            self.events.close()
+
+
+def _scalars(record: Record) -> dict[str, float]:
+    """The numbers of a record, by the name that TensorBoard shows."""
+    values: dict[str, float | None] = {}
+    if record.metrics:
+        values |= {f"loss/{name}": value for name, value in record.metrics.losses.items()}
+        values |= {
+            "training/learning_rate": record.metrics.learning_rate,
+            "training/images_per_second": record.metrics.images_per_second,
+            "pseudo-labels/confident": record.metrics.confident,
+            "pseudo-labels/purity": record.metrics.purity,
+        }
+        shares = enumerate(record.metrics.class_shares or ())
+        values |= {f"pseudo-labels of class/{number}": share for number, share in shares}
+    if record.evaluation:
+        for part, errors in (("validation", record.evaluation.validation), ("test", record.evaluation.test)):
+            if errors is not None:
+                values |= {f"error/{part}": errors.error, f"balanced error/{part}": errors.balanced_error}
+    return {name: value for name, value in values.items() if value is not None}

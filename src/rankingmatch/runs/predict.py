@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -37,8 +37,6 @@ from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
 
-__all__ = ["FilePredictions", "predict", "predict_files", "predict_into", "write_predictions"]
-
 Writer = Callable[[ImageFile, np.ndarray], None]  # takes a file and its (classes,) probabilities
 GROUPS = 8  # in a piece of work on a cluster, of files that are decoded together
 
@@ -62,6 +60,12 @@ class FilePredictions(NamedTuple):
     probabilities: np.ndarray
     skipped: tuple[tuple[ImageFile, str], ...]
     classes: tuple[str, ...] = ()
+
+    @classmethod
+    def together(cls, batches: Iterable["FilePredictions"]) -> "FilePredictions":
+        """The predictions of at least one batch as one."""
+        files, probabilities, skipped, classes = zip(*batches, strict=True)
+        return cls(tuple(chain(*files)), np.concatenate(probabilities), tuple(chain(*skipped)), classes[0])
 
     @property
     def labels(self) -> list[str]:
@@ -120,14 +124,7 @@ def predict(
     >>> found = rm.predict("runs/photos", "holiday", out="holiday.csv")  # doctest: +SKIP
     >>> dict(zip(found.files, found.labels))  # doctest: +SKIP
     """
-    found: list[FilePredictions] = []
-
-    def collect(batches: Iterator[FilePredictions], count: int | None) -> Iterator[FilePredictions]:
-        for batch in batches:
-            found.append(batch)
-            yield batch
-
-    predict_into(
+    batches = predict_into(
         Run.at(run, trust=trust),
         [str(place) for place in ([images] if isinstance(images, str | Path) else images)],
         None if out is None else Path(out),
@@ -136,14 +133,8 @@ def predict(
         link=link,
         best=best,
         device=device,
-        show=collect,
     )
-    return FilePredictions(
-        tuple(file for batch in found for file in batch.files),
-        np.concatenate([batch.probabilities for batch in found]),
-        tuple(file for batch in found for file in batch.skipped),
-        found[0].classes,
-    )
+    return FilePredictions.together(batches)
 
 
 def predict_into(
@@ -161,12 +152,10 @@ def predict_into(
     ray_address: str | None = None,
     standard_input: Iterable[str] = (),
     progress: Progress = no_progress,
-    show: Callable[[Iterator[FilePredictions], int | None], Iterator[FilePredictions]] = lambda batches, count: batches,
-) -> tuple[int, list[tuple[ImageFile, str]]]:
+) -> Iterator[FilePredictions]:
     """Predict images and write a table into a file, and the images into folders, as `predict` does, in little memory.
 
-    Returns the number of images, and the skipped files with the reasons. `-` stands for the names on standard input,
-    and `show` passes the batches on.
+    Yields each batch when it is written. `-` stands for the names on standard input.
     """
     if link and sort_into is None:
         raise ConfigError(f"{setting('link')} needs {setting('sort_into')} DIR")
@@ -192,7 +181,12 @@ def predict_into(
             batches = predict_on_ray(run, info, files, best=best, device=device, count=count or 0, address=ray_address)
         else:
             batches = predict_files(model, info, files, where, count or 0)
-        return write_predictions(show(batches, count), writers)
+        done, visible = 0, not (out is None or isinstance(out, Path)) and out.isatty()
+        for batch in write_predictions(batches, writers):
+            yield batch
+            done += len(batch.files) + len(batch.skipped)
+            if not visible:  # a progress bar would mix with the rows
+                progress("predicting", done, count)
 
 
 def predict_files(
@@ -234,30 +228,26 @@ def read_names(file: IO[bytes], end: bytes = b"\n") -> Iterator[str]:
     Lines of other systems have a byte order mark and carriage returns.
     """
     rest, first = b"", True
-    while block := file.read1(1 << 16) if hasattr(file, "read1") else file.read(1 << 16):
+    while True:
+        block = file.read1(1 << 16) if hasattr(file, "read1") else file.read(1 << 16)
         *names, rest = (rest + block).split(end)
-        for name in names:
-            yield from _name(name, end == b"\n", first)
+        for name in [*names, *([] if block else [rest])]:
+            if end == b"\n":
+                name = name.removesuffix(b"\r").removeprefix(codecs.BOM_UTF8 if first else b"")
             first = False
-    yield from _name(rest, end == b"\n", first)
-
-
-def _name(name: bytes, in_lines: bool, first: bool) -> Iterator[str]:
-    if in_lines:
-        name = name.removesuffix(b"\r").removeprefix(codecs.BOM_UTF8 if first else b"")
-    if name:
-        yield os.fsdecode(name)
+            if name:
+                yield os.fsdecode(name)
+        if not block:
+            return
 
 
 # --- writing -------------------------------------------------------------------------------------------------
 
 
-def write_predictions(
-    batches: Iterable[FilePredictions], writers: Sequence[Writer]
-) -> tuple[int, list[tuple[ImageFile, str]]]:
-    """Pass every prediction to every writer; returns the number of images, and the skipped files with the reasons.
+def write_predictions(batches: Iterable[FilePredictions], writers: Sequence[Writer]) -> Iterator[FilePredictions]:
+    """Pass every prediction to every writer, and on.
 
-    Raises DataError if more than half of the files are skipped.
+    Raises DataError at the end if there are no images, or if more than half of the files were skipped.
     """
     count = 0
     skipped: list[tuple[ImageFile, str]] = []
@@ -267,6 +257,7 @@ def write_predictions(
                 write(file, probabilities)
         count += len(batch.files)
         skipped += batch.skipped
+        yield batch
     if not count and not skipped:
         raise DataError(
             "there are no images to predict; give image files (JPEG, PNG, WebP and the like, but not HEIC), or folders "
@@ -276,10 +267,9 @@ def write_predictions(
         raise DataError(
             f"more than half of the {count + len(skipped):,} files cannot be read: {describe_skipped(skipped)}"
         )
-    return count, skipped
 
 
-def describe_skipped(skipped: list[tuple[ImageFile, str]]) -> str:
+def describe_skipped(skipped: Iterable[tuple[ImageFile, str]]) -> str:
     """The first skipped files and the reasons, on one line."""
     return first_few([f"{file} {reason}" for file, reason in skipped])
 

@@ -19,14 +19,11 @@ from rankingmatch.data import Images, Progress, Source, Split, no_progress, unde
 from rankingmatch.networks import Classifier, predict_logits_and_features
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.report import Predictions, RunData, Status, page_content, render_page, runs_in_detail
-from rankingmatch.report.figures import draw_figures, require_plotting
 from rankingmatch.report.run_data import sample
 from rankingmatch.runs.config import Config, options_of_kind, plan_of, repeat_command
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
 from rankingmatch.runs.result import Result, errors_from_json
-
-__all__ = ["write_job_report", "write_missing_report", "write_report"]
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +57,12 @@ def write_report(
         for run in runs:
             run.require_other_file(out)
     if figures is not None:
+        from rankingmatch.report.figures import draw_figures, require_plotting
+
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
-    runs_data = _with_names([_recorded(run, run.config(), run.result(), run.history()) for run in runs])
+    runs_data = _with_names([_recorded(run) for run in runs])
     for index in runs_in_detail(runs_data):
         with under_way(progress, f"writing the report: predictions of {runs_data[index].name}"):
             runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
@@ -84,10 +83,11 @@ def write_job_report(job: Job, progress: Progress = no_progress) -> None:
     """
     with alone(), _only_logged():
         with under_way(progress, "writing the report: predictions"):
-            data = _recorded(job.run, job.config, job.result, job.history, job.plan.source)
+            costs = np.array(job.costs).reshape(-1, 3)
+            data = _run_data(job.run, job.config, job.result, job.history, job.environment, costs, job.plan.source)
             data = _with_split(data, job.split)
             if data.status is Status.FINISHED:
-                data = _with_predictions(data, job.split, job.state.ema, _last_weights(data), AUDITED)
+                data = _with_predictions(data, job.split, job.state.ema, AUDITED)
             else:
                 data = _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
         content = page_content([data], progress=progress)
@@ -125,47 +125,54 @@ def _with_names(runs_data: list[RunData]) -> list[RunData]:
     return [replace(data, name=name) for data, name in zip(runs_data, names, strict=True)]
 
 
-def _recorded(
-    run: Run, config: Config, result: Result | None, history: list[dict[str, Any]], source: Source | None = None
+def _recorded(run: Run) -> RunData:
+    """What the files of a run say, without its model."""
+    data = _run_data(run, run.config(), run.result(), run.history(), run.environment(), run.step_costs())
+    rows = None if data.status is not Status.UNDER_WAY else run.split_rows()
+    return data if rows is None else replace(data, labels=len(rows.labeled))
+
+
+def _run_data(
+    run: Run,
+    config: Config,
+    result: Result | None,
+    history: list[dict[str, Any]],
+    environment: dict[str, Any],
+    step_costs: np.ndarray,
+    source: Source | None = None,
 ) -> RunData:
-    """What is known of a run without its model."""
-    rows = None if result else run.split_rows()
     last: dict[str, Any] = history[-1] if history else {}
     status = Status.UNDER_WAY
     if result is not None:
         status = Status.FINISHED if result.diverged_at is None else Status.DIVERGED
+    # The settings that the run learned with, by the names of the flags.
+    without, words = options_of_kind("execution", "run"), {True: "on", False: "off"}
+    settings = {
+        name.replace("_", "-"): words[value] if isinstance(value, bool) else value
+        for name, value in config.settings().items()
+        if value is not None and name not in without
+    }
     return RunData(
         name=config.method,
         directory=run.path.resolve().name,
         dataset=config.dataset,
         method=config.method,
-        labels=result.labels if result else len(rows.labeled) if rows else config.data.labels or 0,
+        labels=result.labels if result else config.data.labels or 0,
         seed=config.training.seed,
         classes=(),
         status=status,
         steps=config.training.last_step,
         command=repeat_command(config, source),
-        environment=run.environment(),
-        settings=_settings(config),
+        environment=environment,
+        settings=settings,
         history=history,
-        step_costs=run.step_costs(),
+        step_costs=step_costs,
         threshold=config.hyperparameters.get("threshold"),
         **({"test": result.test, "val": result.val} if result else errors_from_json(last)),
         seconds=result.seconds if result else last.get("seconds"),
         diverged_at=result.diverged_at if result else None,
         diverged_part=result.diverged_part if result else None,
     )
-
-
-def _settings(config: Config) -> dict[str, Any]:
-    """The settings that a run learned with, by the names of the flags."""
-    without = options_of_kind("execution", "run")
-    words = {True: "on", False: "off"}
-    return {
-        name.replace("_", "-"): words[value] if isinstance(value, bool) else value
-        for name, value in config.settings().items()
-        if value is not None and name not in without
-    }
 
 
 def _with_loaded_model(run: Run, data: RunData, device: str | None, audited: int) -> RunData:
@@ -187,26 +194,24 @@ def _with_saved_model(run: Run, data: RunData, split: Split, device: torch.devic
     """The run with the predictions of its final model, or of the best one so far."""
     try:
         if data.status is Status.FINISHED:
-            (model, info), weights = run.load_model(device), _last_weights(data)
+            model, info = run.load_model(device)
         elif run.best_path.exists():
-            best = max((line["step"] for line in data.history if line.get("best")), default=0)
-            weights = f"the averaged weights with the lowest validation error so far, of step {best:,}"
             model, info = run.read_model(device, best=True)
         else:
             raise RunError("there is no model yet")
         if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
             raise RunError("the dataset has changed since training")
-        return _with_predictions(data, split, model, weights, audited)
+        return _with_predictions(data, split, model, audited)
     except RankingMatchError as error:
         return _noted(data, f"The predictions cannot be shown: {error}.")
 
 
-def _last_weights(data: RunData) -> str:
-    return f"the averaged weights of step {data.step:,}, the last"
-
-
-def _with_predictions(data: RunData, split: Split, model: Classifier, weights: str, audited: int) -> RunData:
+def _with_predictions(data: RunData, split: Split, model: Classifier, audited: int) -> RunData:
     """The run with the predictions of a model for test (or validation) and unlabeled images."""
+    weights = f"the averaged weights of step {data.step:,}, the last"
+    if data.status is not Status.FINISHED:
+        best = max((line["step"] for line in data.history if line.get("best")), default=0)
+        weights = f"the averaged weights with the lowest validation error so far, of step {best:,}"
     device = model.mean.device
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
     fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))

@@ -1,14 +1,21 @@
-"""What the files of a run say of its training: the result, and a line for each evaluation.
+"""What the files of a run say of its training: a line for each evaluation, the result, and the model card.
 
-The errors of a part stand on one level there, by names such as `val_error` and `test_recall`.
+The errors of a part stand on one level in JSON, by names such as `val_error` and `test_recall`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, get_type_hints
 
+import numpy as np
+
+from rankingmatch import __version__
 from rankingmatch.core.metrics import Errors, Percent
 from rankingmatch.core.untrusted import FORMATS, BadFileError, Between, Size, check_value, typed
+from rankingmatch.data import Images, Split, dataset_title
+from rankingmatch.networks.efficientnet_lite import VARIANTS
+from rankingmatch.runs.config import Config
 from rankingmatch.training.records import Record
 
 Seconds = Annotated[float, Between(0, 1e12)]
@@ -115,3 +122,90 @@ def check_line(line: Mapping[str, Any]) -> None:
             check_value(name, value, list[float])
         elif not isinstance(value, bool):
             check_value(name[:50], value, float | None)
+
+
+# --- the model card -----------------------------------------------------------------------------------------
+
+# The front matter is what model hubs read.
+CARD = """---
+license: {license_field}
+library_name: rankingmatch
+pipeline_tag: image-classification
+tags: [image-classification, semi-supervised-learning]
+---
+
+# {data}: {classes} classes from {labels:,} labels
+
+| | |
+|---|---|
+{rows}
+
+## Use
+
+```sh
+rankingmatch predict RUN IMAGES --out predictions.csv    # RUN: this directory; files, folders or both
+rankingmatch export RUN model.onnx                       # for ONNX Runtime, without this package
+```
+
+```python
+from rankingmatch import RankingMatchClassifier
+
+classifier = RankingMatchClassifier.load("model.safetensors")  # no pickle: weights and plain JSON
+classifier.predict(images)  # (n, {height}, {width}, {channels}) uint8; normalization is included
+```
+
+## Limits
+
+It knows only these classes: every image gets one of them, whatever it shows. The errors above hold for images
+like those it was tested on. {pseudo}`config.json` has every setting, `split.json` lists the labeled images.
+
+## Classes
+
+{names}
+"""
+
+
+def model_card(config: Config, split: Split, result: Result) -> str:
+    """The model card of a finished run: MODEL_CARD.md, what to know before using the model."""
+    height, width, channels = split.images.shape[1:]
+    counts = np.bincount(split.labels[split.labeled_rows], minlength=len(split.classes))
+    learned = "It also learned from unlabeled images, including any problems they have. "
+    name = dataset_title(config.dataset)
+    settings, resized = config.training, "cropped to" if config.data.crop else "as"
+    facts = {
+        "data": f"{name}, {resized} {height}×{width} pixels, {channels} channel{'s' if channels > 1 else ''}",
+        "images": f"{result.labels:,} labeled, {len(split.unlabeled_rows):,} unlabeled",
+        "method": f"{config.method}, network {config.network.network}, {result.steps:,} steps of "
+        f"{settings.batch_size} labeled images, seed {settings.seed}",
+    }
+    if config.network.pretrained and config.network.network in VARIANTS:
+        info = VARIANTS[config.network.network].info
+        facts["pretrained weights"] = f"{info.name}; license {info.license}; {info.source}"
+    facts["test error"] = _error(result.test, split.test)
+    if result.test_balanced_error is not None:
+        facts["balanced test error"] = f"{result.test_balanced_error:.2f}%, the mean of the errors of the classes"
+    facts["validation error"] = _error(result.val, split.validation)
+    unknown = "not stated; the license of the images may apply to the model, too (`--license` fills this in)"
+    facts |= {"license": config.execution.license or unknown, "created by": f"rankingmatch {__version__}"}
+    return CARD.format(
+        license_field=json.dumps(config.execution.license or "unknown"),
+        data=_cell(name),
+        classes=len(split.classes),
+        labels=result.labels,
+        rows="\n".join(f"| {fact} | {_cell(value)} |" for fact, value in facts.items()),
+        height=height,
+        width=width,
+        channels=channels,
+        pseudo=learned if len(split.unlabeled_rows) and config.method != "supervised" else "",
+        names="\n".join(f"- {_cell(name)}: {count:,}" for name, count in zip(split.classes, counts, strict=True)),
+    )
+
+
+def _error(errors: Errors | None, images: Images | None) -> str:
+    """The error on images, with their number."""
+    return "not measured" if errors is None or images is None else f"{errors.error:.2f}% of {len(images):,} images"
+
+
+def _cell(text: str) -> str:
+    """A name from the data, escaped for a table."""
+    return " ".join(text.split()).replace("|", "\\|")

@@ -26,8 +26,6 @@ from rankingmatch.runs.job import start, stop_requests, training_records
 from rankingmatch.runs.report import write_job_report, write_missing_report
 from rankingmatch.training.banks import Computer, computed_here
 
-__all__ = ["find_bank_computer", "prepare", "train", "train_run"]
-
 
 def train(
     data: str | Path,
@@ -148,18 +146,15 @@ def _find(
             if given.get("split") is not None and name in given:
                 raise ConfigError(f"{setting('split')} determines {setting(name)}; give one of them")
         plan = resolve(data, method, given)
-        out = out or _default_directory(plan.config)
+        config = plan.config
+        labels, seed = config.data.labels or "all", config.training.seed
+        out = out or Path(f"runs/{Path(config.dataset).name}-{labels}-{config.method.replace(':', '.')}-{seed}")
         if not (resume and Run(out).exists()):
             Run(out).require_empty()
             return Run(out), plan
     run = Run(out, trust=trust)
     config = _resumed_config(run.config(), {**given, "data": data, "method": method})
     return run, plan_of(config, data_dir_given="data_dir" in given)
-
-
-def _default_directory(config: Config) -> Path:
-    labels, name = config.data.labels or "all", Path(config.dataset).name
-    return Path("runs") / f"{name}-{labels}-{config.method.replace(':', '.')}-{config.training.seed}"
 
 
 def _resumed_config(config: Config, given: Mapping[str, Any]) -> Config:
@@ -177,9 +172,7 @@ def _resumed_config(config: Config, given: Mapping[str, Any]) -> Config:
                 f"{setting(name)} is {value}, but the run was started with {known.get(name)}; remove it, or start "
                 f"another run with {setting('out')}"
             )
-    config = replace(config, execution=replace(config.execution, **execution))
-    config.check()
-    return config
+    return replace(config, execution=replace(config.execution, **execution)).checked()
 
 
 def train_run(

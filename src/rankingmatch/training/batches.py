@@ -93,27 +93,23 @@ def make_batch(
     """
     if images is None and not isinstance(views, Bank):
         images = read_images(split, method, settings, False, step)
-    labeled, known = draw_labeled(split, method, settings, step)
+    rows, known = draw_labeled(split, method, settings, step)
     generator = torch_generator(settings.seed, Purpose.LABELED_VIEWS, step)
     labels = torch.from_numpy(known).long().to(device)
-    labeled_views = _views(images and images.labeled, labeled, method.labeled_views, views, generator, device)
-    labeled_positions = torch.from_numpy(_positions(split.labeled_rows, labeled)).to(device)
+    labeled = _views(images and images.labeled, rows, method.labeled_views, views, generator, device)
+    # The position of each row among the labeled ones, which are in any order; -1 for rows that the method has labeled.
+    order = np.argsort(split.labeled_rows)
+    found = order[np.searchsorted(split.labeled_rows, rows, sorter=order).clip(max=len(order) - 1)]
+    found = np.where(split.labeled_rows[found] == rows, found, -1)
+    batch = Batch(labeled, labels, labeled_rows=torch.from_numpy(found).to(device))
     if not method.unlabeled_views:
-        batch = Batch(labeled_views, labels, labeled_rows=labeled_positions)
         return batch, torch.empty(0, dtype=torch.long, device=device)
     positions = unlabeled_positions(split, settings, step)
     rows = split.unlabeled_rows[positions]
     generator = torch_generator(settings.seed, Purpose.UNLABELED_VIEWS, step)
-    unlabeled_views = _views(images and images.unlabeled, rows, method.unlabeled_views, views, generator, device)
-    batch = Batch(labeled_views, labels, unlabeled_views, torch.from_numpy(positions).to(device), labeled_positions)
+    unlabeled = _views(images and images.unlabeled, rows, method.unlabeled_views, views, generator, device)
+    batch = replace(batch, unlabeled=unlabeled, rows=torch.from_numpy(positions).to(device))
     return batch, torch.from_numpy(split.truth[rows]).long().to(device)
-
-
-def _positions(pool: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The position of each row in a pool of rows in any order; -1 for a row that it does not have."""
-    order = np.argsort(pool)
-    found = order[np.searchsorted(pool, rows, sorter=order).clip(max=len(pool) - 1)]
-    return np.where(pool[found] == rows, found, -1)
 
 
 def whole_batch(batch: Batch) -> Batch:

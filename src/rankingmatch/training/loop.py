@@ -5,22 +5,20 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
 
-import numpy as np
 import torch
 from torch import nn
 
 from rankingmatch.core.devices import autocast
-from rankingmatch.core.distributed import average_statistics, gathered, is_first, on_all_processes, rank
+from rankingmatch.core.distributed import average_statistics, gathered, rank
 from rankingmatch.core.metrics import Errors, confusion_matrix
 from rankingmatch.core.randomness import Purpose, derived_seed, torch_generator
 from rankingmatch.core.schedule import cosine, ema_decay
-from rankingmatch.data import Images, Progress, Split, no_progress
+from rankingmatch.data import Progress, Split, no_progress
 from rankingmatch.data.bank import Bank
 from rankingmatch.methods import Batch, Context, Losses
 from rankingmatch.networks import predict_logits
 from rankingmatch.training.batches import (
     Probe,
-    StepImages,
     make_batch,
     make_probes,
     read_images,
@@ -29,10 +27,7 @@ from rankingmatch.training.batches import (
 )
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
 from rankingmatch.training.settings import TrainSettings
-from rankingmatch.training.snapshot import share_state
 from rankingmatch.training.state import State
-
-__all__ = ["evaluate", "train", "training_step", "update_ema"]
 
 
 def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses:
@@ -105,7 +100,11 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
     classes, last = len(split.classes), time.perf_counter()
     if state.step == 0 and settings.trained_share < 1:
         state.remember_start()  # the head has been fitted since the state was made
-    upcoming = _step_images(state, split, settings)
+    pinned = state.device.type == "cuda"
+    read = partial(read_images, split, method, settings, pinned)
+    # On a GPU, images are read ahead, unless the method chooses some of them in the step before.
+    ahead = pinned and method.given_labels is None
+    upcoming = read_steps(read, state.step, ahead) if state.bank is None else repeat(None)
     while state.step < steps:
         step, step_started = state.step, time.perf_counter()
         images = next(upcoming)
@@ -129,7 +128,9 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
             if state.step == steps and settings.trained_share < 1:
                 state.average_with_start(settings.trained_share)
             if state.step == steps and settings.final_head == "fitted":
-                _finish_head(state, split, settings.seed, progress)
+                from rankingmatch.heads.linear import finish_head  # scikit-learn takes a second to import
+
+                finish_head(state, split, settings.seed, progress)
             evaluation = evaluate(state, split)
             state.seconds = seconds_before + time.perf_counter() - started
         if metrics:
@@ -137,42 +138,19 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
         yield Record(state.step, steps, state.seconds, step_seconds, metrics, evaluation)
 
 
-def _step_images(state: State, split: Split, settings: TrainSettings) -> Iterator[StepImages | None]:
-    """The images of the steps from now on: from pinned memory and read ahead for a GPU; None if there is a bank.
-
-    Images are not read ahead if the method chooses some of them in the step before.
-    """
-    if state.bank is not None:
-        return repeat(None)
-    method, pinned = state.objective.method, state.device.type == "cuda"
-    ahead = pinned and method.given_labels is None
-    return read_steps(partial(read_images, split, method, settings, pinned), state.step, ahead)
-
-
-def _finish_head(state: State, split: Split, seed: int, progress: Progress) -> None:
-    from rankingmatch.heads.fitting import finish_head  # scikit-learn takes a second to import
-
-    on_all_processes(lambda: finish_head(state, split, seed, progress) if is_first() else None)
-    share_state(state)
-
-
 def evaluate(state: State, split: Split) -> Evaluation:
     """The errors of the EMA weights on the validation and test images."""
-    classes, bank = len(split.classes), state.bank or Bank({})
-    validation, test = (
-        None if part is None else Errors.of(confusion_of(state.ema, part, classes, state.device, maps))
-        for part, maps in ((split.validation, bank.validation), (split.test, bank.test))
-    )
+    errors: list[Errors | None] = []
+    bank = state.bank or Bank({})
+    for images, maps in ((split.validation, bank.validation), (split.test, bank.test)):
+        if images is None:
+            errors.append(None)
+            continue
+        inputs = images.images if maps is None else maps.transpose(0, 2, 3, 1)
+        predicted = predict_logits(state.ema, inputs, state.device).argmax(1)
+        errors.append(Errors.of(confusion_matrix(images.labels, predicted, len(split.classes))))
+    validation, test = errors
     best = validation is not None and (state.best_error is None or validation.error < state.best_error)
     if validation is not None and best:
         state.best_error = validation.error
     return Evaluation(validation, test, best)
-
-
-def confusion_of(
-    model: nn.Module, images: Images, classes: int, device: torch.device, maps: np.ndarray | None = None
-) -> np.ndarray:
-    """Confusion matrix of a model's predictions for images, or for their maps of the frozen part of the network."""
-    inputs = images.images if maps is None else maps.transpose(0, 2, 3, 1)
-    predicted = predict_logits(model, inputs, device).argmax(1)
-    return confusion_matrix(images.labels, predicted, classes)

@@ -11,12 +11,16 @@ from rankingmatch.core.distributed import from_first_process, world_size
 from rankingmatch.training.records import Window
 from rankingmatch.training.state import State
 
-__all__ = ["Snapshot", "check_snapshot", "restore", "share_state", "take_snapshot"]
-
 Tensors = dict[str, Tensor]
 
-SGD = "momentum_buffer"  # what SGD stores for each parameter
-ADAM = ("exp_avg", "exp_avg_sq", "step")  # what AdamW stores
+# What an optimizer stores for each parameter, after its first step: SGD its momentum, AdamW the others.
+STORED = {
+    "momentum.": "momentum_buffer",
+    "adam.exp_avg.": "exp_avg",
+    "adam.exp_avg_sq.": "exp_avg_sq",
+    "adam.step.": "step",
+}
+SCALER = {"scale": "scale", "growth": "_growth_tracker"}
 # Values and their types.
 VALUES: dict[str, tuple[type, ...]] = {
     "step": (int,),
@@ -49,7 +53,7 @@ def contiguous_copy(value: Tensor) -> Tensor:
 
 
 def _parts(state: State) -> dict[str, Tensors]:
-    """The tensors of a state by the prefix of their names. Momentum and Adam's are missing before the first step."""
+    """The tensors of a state by the prefix of their names."""
     scaler = state.scaler.state_dict()  # empty unless the precision is float16
     stored = {name: state.optimizer.state.get(value, {}) for name, value in state.objective.named_parameters()}
     return {
@@ -61,15 +65,11 @@ def _parts(state: State) -> dict[str, Tensors]:
             for view, policy in _learned_policies(state).items()
             for name, rates in policy.state_dict().items()
         },
-        "scaler.": {
-            name: torch.tensor(scaler[key])
-            for name, key in {"scale": "scale", "growth": "_growth_tracker"}.items()
-            if key in scaler
+        "scaler.": {name: torch.tensor(scaler[key]) for name, key in SCALER.items() if key in scaler},
+        **{
+            prefix: {name: values[key] for name, values in stored.items() if key in values}
+            for prefix, key in STORED.items()
         },
-        "momentum.": {
-            name: values["momentum_buffer"] for name, values in stored.items() if "momentum_buffer" in values
-        },
-        "adam.": {f"{key}.{name}": values[key] for key in ADAM for name, values in stored.items() if key in values},
         "window.sums.": state.window.sums,
         "window.bad.": state.window.bad,
     }
@@ -93,23 +93,17 @@ def check_snapshot(snapshot: Snapshot, state: State) -> None:
     if unknown := snapshot.values.keys() - VALUES.keys():
         raise ValueError(f"it has unknown values: {', '.join(sorted(unknown))}")
     parameters = {name: value.shape for name, value in state.objective.named_parameters()}
-    may_be_missing = {
-        "momentum.": parameters,
-        "adam.": {
-            f"{key}.{name}": torch.Size() if key == "step" else shape
-            for key in ADAM
-            for name, shape in parameters.items()
-        },
-    }
     parts = _parts(state)
     for prefix, part in parts.items():
         saved = {name: value.shape for name, value in _under(prefix, snapshot.tensors).items()}
+        expected = {name: value.shape for name, value in part.items()}
         if prefix.startswith("window."):  # numbers and vectors of any name
             expected = {name: shape for name, shape in saved.items() if len(shape) <= 1}
-        else:
-            expected = may_be_missing.get(prefix) or {name: value.shape for name, value in part.items()}
+        elif prefix in STORED:  # of any parameters
+            expected = {name: shape for name, shape in parameters.items() if name in saved}
+            expected = dict.fromkeys(expected, torch.Size()) if STORED[prefix] == "step" else expected
         for name, shape in expected.items():
-            if saved.get(name, shape if prefix in may_be_missing else None) != shape:
+            if saved.get(name) != shape:
                 raise ValueError(f"it has no {prefix}{name} of shape {tuple(shape)}; has the network changed?")
         for name in saved.keys() - expected.keys():
             raise ValueError(f"it has an unknown tensor {prefix}{name} of shape {tuple(saved[name])}")
@@ -129,16 +123,15 @@ def restore(state: State, snapshot: Snapshot) -> None:
     for view, policy in _learned_policies(state).items():
         policy.load_state_dict({name: value.cpu() for name, value in _under(f"{view}.", parts["views."]).items()})
     if scaler := parts["scaler."]:
-        saved = {"scale": float(scaler["scale"]), "_growth_tracker": int(scaler["growth"])}
+        saved = {key: scaler[name].item() for name, key in SCALER.items()}
         state.scaler.load_state_dict({**state.scaler.state_dict(), **saved})
     parameters = dict(state.objective.named_parameters())
-    momentum = {f"{SGD}.{name}": value for name, value in parts["momentum."].items()}
-    for full_name, value in {**momentum, **parts["adam."]}.items():
-        key, _, name = full_name.partition(".")
-        parameter = parameters[name]
-        # In the memory layout of the parameter, or each step would have to reorder it; steps are counted on the CPU.
-        copy = value.cpu() if key == "step" else torch.empty_like(parameter).copy_(value)
-        state.optimizer.state[parameter][key] = copy
+    for prefix, key in STORED.items():
+        for name, value in parts[prefix].items():
+            parameter = parameters[name]
+            # In the memory layout of the parameter, or each step would reorder it; steps are counted on the CPU.
+            copy = value.cpu() if key == "step" else torch.empty_like(parameter).copy_(value)
+            state.optimizer.state[parameter][key] = copy
     state.window = Window(values["window_count"], parts["window.sums."], parts["window.bad."])
 
 

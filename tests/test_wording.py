@@ -12,7 +12,7 @@ import rankingmatch
 SOURCE = Path(rankingmatch.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 # They write commands: the one that repeats a run, those of the model card; and torchrun's own flag.
-WRITE_COMMANDS = {"runs/config.py", "runs/model_card.py", "core/devices.py"}
+WRITE_COMMANDS = {"runs/config.py", "runs/result.py", "core/devices.py"}
 BRITISH = re.compile(
     r"\b\w*(?:colour|behaviour|centre[ds]?\b|licence|(?:normal|optim|initial|recogn|minim|maxim|summar|general)is(?:e|ed|es|ing|ation)\b"
     r"|\bgrey)\w*",

@@ -37,6 +37,8 @@ from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
 
+__all__ = ["FilePredictions", "predict", "predict_files", "predict_into", "write_predictions"]
+
 Writer = Callable[[ImageFile, np.ndarray], None]  # takes a file and its (classes,) probabilities
 GROUPS = 8  # in a piece of work on a cluster, of files that are decoded together
 

@@ -107,9 +107,9 @@ def test_a_second_file_of_a_long_name_has_a_name_that_fits(name: str, tmp_path: 
 def test_an_output_never_replaces_a_file_of_the_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     for path in (tmp_path / name, tmp_path / "link" / name):
-        Run(tmp_path).require_other_file(path)  # there is none yet
+        Run(tmp_path).require_output(path)  # there is none yet
     (tmp_path / name).write_text("x")
     for path in (tmp_path / name, tmp_path / "link" / name):
         with pytest.raises(ConfigError, match="is a file of the run"):
-            Run(tmp_path).require_other_file(path)
-    Run(tmp_path / "other").require_other_file(tmp_path / name)
+            Run(tmp_path).require_output(path)
+    Run(tmp_path / "other").require_output(tmp_path / name)

@@ -257,10 +257,15 @@ class Run:
                         "put a copy in its place"
                     )
 
-    def require_other_file(self, path: Path) -> None:
-        """Raise ConfigError if a file to be written, other than the report, is one of the run's own."""
+    def require_output(self, path: Path) -> None:
+        """Raise ConfigError unless a file, which is not one of the run's own, can be written to a path."""
+        out = f"{setting('out')} {path}"
+        if not path.parent.is_dir():
+            raise ConfigError(f"{out} cannot be written: there is no directory {path.parent}")
+        if path.is_dir():
+            raise ConfigError(f"{out} is a directory; name a file")
         if path.exists() and path.name in OWN_FILES and path.resolve().parent == self.path.resolve():
-            raise ConfigError(f"{setting('out')} {path} is a file of the run, which would be lost; choose another one")
+            raise ConfigError(f"{out} is a file of the run, which would be lost; choose another one")
 
     def write_error(self, error: OSError) -> RunError:
         """The error for a disk that is full or gone; the last checkpoint is intact."""

@@ -151,7 +151,16 @@ def start(
             config = replace(config, training=replace(config.training, steps=steps, epochs=None))
             set_length(state.model, config.network, config.training)
         job = Job(run, replace(plan, config=config), split, state)
-        on_all_processes(lambda: _begin(job) if is_first() else None)
+
+        def begin() -> None:
+            if run.exists():
+                job.environment = run.environment()
+                job.history, job.costs = run.go_back(state.step)
+            else:
+                job.environment = run.create(config)
+            run.save_rows(rows_to_json(split))
+
+        on_all_processes(lambda: begin() if is_first() else None)
     except BaseException:
         run.unlock()
         raise
@@ -178,8 +187,18 @@ def ready_state(
         on_all_processes(lambda: _require_compiler(device))
         state.model.backbone.compile(dynamic=False)  # the steps of a run have the same few shapes
     state.bank = first_on_each_machine(lambda: make_bank(state, split, config.views, progress, bank_computer))
-    if run is not None:
-        on_all_processes(lambda: _restore(run, config, split, state) if is_first() else None)
+
+    def restore() -> None:
+        if run is None or not is_first():
+            return
+        run.lock()  # before anything else is read or written: two processes may have been started at once
+        if run.exists():
+            if not run.config().learns_like(config):  # another process may have started it a moment ago
+                raise RunError(f"{run.path} holds a run with other settings; choose another {setting('out')}")
+            run.require_same_images(split.fingerprint)
+            restore_latest(run.checkpoints, state, identity=run_identity(config, split))
+
+    on_all_processes(restore)
     share_state(state)
     if state.step == 0 and config.network.initial_head == "fitted":
         from rankingmatch.heads.linear import start_head  # scikit-learn takes a second to import
@@ -218,16 +237,6 @@ def _require_compiler(device: torch.device) -> None:
         ) from error
 
 
-def _restore(run: Run, config: Config, split: Split, state: State) -> None:
-    """Lock the run directory and restore its newest checkpoint, if it holds a run."""
-    run.lock()  # before anything else is read or written: two processes may have been started at once
-    if run.exists():
-        if not run.config().learns_like(config):  # another process may have started it a moment ago
-            raise RunError(f"{run.path} holds a run with other settings; choose another {setting('out')}")
-        run.require_same_images(split.fingerprint)
-        restore_latest(run.checkpoints, state, identity=run_identity(config, split))
-
-
 def _steps_until(deadline: float, state: State, split: Split, config: Config) -> int:
     """How many steps end before a deadline, as measured by a few steps of a copy of the state."""
     timed = copy.deepcopy(state, {id(state.bank): state.bank})
@@ -249,16 +258,6 @@ def _steps_until(deadline: float, state: State, split: Split, config: Config) ->
         )
     most = LONGEST * config.training.total_steps if config.network.pretrained else MOST_STEPS
     return int(min(most, left / step))
-
-
-def _begin(job: Job) -> None:
-    """Create the run if it is new, or go back to the step from which it continues."""
-    if job.run.exists():
-        job.environment = job.run.environment()
-        job.history, job.costs = job.run.go_back(job.state.step)
-    else:
-        job.environment = job.run.create(job.config)
-    job.run.save_rows(rows_to_json(job.split))
 
 
 def run_identity(config: Config, split: Split) -> dict[str, Any]:
@@ -298,84 +297,40 @@ def training_records(
     ends early; it can be resumed to the identical result. Raises DivergedError, which leaves the last good checkpoint
     in place.
     """
-    run, config, state, saved = job.run, job.config, job.state, time.monotonic()
-    identity = run_identity(config, job.split)
-    recorder = Recorder(job) if is_first() else None
-
-    def checkpoint() -> None:
-        state.raise_if_diverged()
-        if recorder:
-            save_checkpoint(run.checkpoints, state, identity=identity)
-
+    recorder = Recorder(job)
     try:
-        for record in train(state, job.split, config.training, progress):
-            if recorder:
-                recorder.add(record)
-            job.stopped, due = any_process(stopped(), is_first() and _checkpoint_is_due(config, state, saved))
+        for record in train(job.state, job.split, job.config.training, progress):
+            recorder.add(record)
+            job.stopped, due = any_process(stopped(), recorder.checkpoint_is_due())
             if job.stopped or due:
-                checkpoint()
-                saved = time.monotonic()
+                recorder.checkpoint()
             yield record
             if job.stopped:
                 return
-            if recorder:
-                recorder.reset_memory(record)
-        if recorder:
-            save_checkpoint(run.checkpoints, state, identity=identity)
-            save_model(run.model_path, state.ema, job.model_info)
-            _write_result(job)
+            recorder.reset_memory(record)
+        recorder.finish()
     except GeneratorExit:  # the caller stopped iterating: keep the progress
-        checkpoint()
+        recorder.checkpoint()
         raise
     except DivergedError as error:
-        if recorder:
-            _write_result(job, error)
+        recorder.finish(error)
         raise
     except OSError as error:
-        raise run.write_error(error) from error
+        raise job.run.write_error(error) from error
     finally:
-        if recorder:
-            recorder.close()
-        run.unlock()
-
-
-def _checkpoint_is_due(config: Config, state: State, saved: float) -> bool:
-    every = config.execution.checkpoint_steps
-    due = every is not None and state.step % every == 0
-    return due or time.monotonic() - saved >= config.execution.checkpoint_seconds
-
-
-def _write_result(job: Job, diverged: DivergedError | None = None) -> None:
-    history = job.history
-    best: dict[str, Any] = next((line for line in reversed(history) if line.get("best")), {})
-    last = history[-1] if history and diverged is None else {}
-    job.result = result = Result(
-        dataset=job.config.dataset,
-        method=job.config.method,
-        labels=len(job.split.labeled_rows),
-        seed=job.config.training.seed,
-        steps=job.state.step,
-        seconds=round(job.state.seconds, 3),
-        **errors_from_json(last),
-        best_step=best.get("step"),
-        best_val_error=best.get("val_error"),
-        best_test_error=best.get("test_error"),
-        diverged_at=None if diverged is None else diverged.step,
-        diverged_part=None if diverged is None else diverged.part,
-    )
-    if diverged is None:
-        write_atomically(job.run.card_path, to_utf8(model_card(job.config, job.split, result)))
-    job.run.finish(result)
+        recorder.close()
+        job.run.unlock()
 
 
 class Recorder:
-    """Records each step in the run directory: history, costs, TensorBoard events, and the best model so far."""
+    """What the first process writes into the run directory; the others write nothing."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.events = job, None
+        self.job, self.events, self.saved = job, None, time.monotonic()
+        self.identity = run_identity(job.config, job.split)
         self.measuring = job.config.execution.measure_steps
         self._steps, self._seconds, self._memory = 0, 0.0, 0  # since the last evaluation; the memory is the peak
-        if job.config.execution.tensorboard:
+        if is_first() and job.config.execution.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             # Events of an earlier file after this step are discarded.
@@ -384,7 +339,9 @@ class Recorder:
         reset_peak_memory(job.state.device)
 
     def add(self, record: Record) -> None:
-        """Record a step."""
+        """Record a step: its cost, TensorBoard events, and an evaluation with the best model so far."""
+        if not is_first():
+            return
         run, state = self.job.run, self.job.state
         self._steps += 1
         self._seconds += record.step_seconds
@@ -406,6 +363,46 @@ class Recorder:
         """Start a new measurement of peak memory, after a step whose peak was recorded."""
         if self.measuring or record.evaluation:
             reset_peak_memory(self.job.state.device)
+
+    def checkpoint_is_due(self) -> bool:
+        """Whether so many steps or seconds have passed, on the first process."""
+        execution = self.job.config.execution
+        due = execution.checkpoint_steps is not None and self.job.state.step % execution.checkpoint_steps == 0
+        return is_first() and (due or time.monotonic() - self.saved >= execution.checkpoint_seconds)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint, unless the state is not finite."""
+        self.job.state.raise_if_diverged()
+        if is_first():
+            save_checkpoint(self.job.run.checkpoints, self.job.state, identity=self.identity)
+        self.saved = time.monotonic()
+
+    def finish(self, diverged: DivergedError | None = None) -> None:
+        """Write the result, and unless training diverged, the model."""
+        if not is_first():
+            return
+        job, history = self.job, self.job.history
+        best: dict[str, Any] = next((line for line in reversed(history) if line.get("best")), {})
+        last = history[-1] if history and diverged is None else {}
+        job.result = Result(
+            dataset=job.config.dataset,
+            method=job.config.method,
+            labels=len(job.split.labeled_rows),
+            seed=job.config.training.seed,
+            steps=job.state.step,
+            seconds=round(job.state.seconds, 3),
+            **errors_from_json(last),
+            best_step=best.get("step"),
+            best_val_error=best.get("val_error"),
+            best_test_error=best.get("test_error"),
+            diverged_at=None if diverged is None else diverged.step,
+            diverged_part=None if diverged is None else diverged.part,
+        )
+        if diverged is None:
+            save_checkpoint(job.run.checkpoints, job.state, identity=self.identity)
+            save_model(job.run.model_path, job.state.ema, job.model_info)
+            write_atomically(job.run.card_path, to_utf8(model_card(job.config, job.split, job.result)))
+        job.run.finish(job.result)
 
     def close(self) -> None:
         """Close the event file."""

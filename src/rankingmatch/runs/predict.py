@@ -166,7 +166,11 @@ def predict_into(
     if ray_address is not None and on != "ray":
         raise ConfigError(f"{setting('ray_address')} needs {setting('on')} ray")
     if isinstance(out, Path):
-        _require_table(out, run)
+        run.require_output(out)
+        if out.suffix.lower() in image_suffixes() - {""}:
+            raise ConfigError(
+                f"{setting('out')} {out} has the name of an image, which would be lost; name a table, such as t.csv"
+            )
     where = run.config().device(device)
     model, info = run.load_model(where, best=best)
     with ExitStack() as stack:
@@ -302,18 +306,6 @@ def json_writer(output: IO[str], classes: tuple[str, ...], probabilities: bool =
         output.write(json.dumps({**row, **others}) + "\n")
 
     return write
-
-
-def _require_table(path: Path, run: Run) -> None:
-    """Raise ConfigError unless a table can be written to a path, before anything is computed."""
-    run.require_other_file(path)
-    out = f"{setting('out')} {path}"
-    if path.suffix.lower() in image_suffixes() - {""}:
-        raise ConfigError(f"{out} has the name of an image, which would be lost; name a table, such as t.csv")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{out}: there is no directory {path.parent}")
-    if path.is_dir():
-        raise ConfigError(f"{out} is a directory; name a file, such as {path / 'predictions.csv'}")
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """What runs have recorded and what their models predict, collected for the report."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,12 +49,8 @@ def write_report(
     if not runs:
         raise ConfigError("a report needs at least one run directory")
     target = out or (runs[0].report_path if len(runs) == 1 else Path("report.html"))
-    if out is not None:
-        if out.is_dir() or not out.parent.is_dir():
-            reason = "is a directory" if out.is_dir() else f"cannot be written: there is no directory {out.parent}"
-            raise ConfigError(f"{setting('out')} {out} {reason}; name a file")
-        for run in runs:
-            run.require_other_file(out)
+    for run in runs if out is not None else ():
+        run.require_output(target)
     if figures is not None:
         from rankingmatch.report.figures import draw_figures, require_plotting
 
@@ -65,7 +60,7 @@ def write_report(
     runs_data = _with_names([_recorded(run) for run in runs])
     for index in runs_in_detail(runs_data):
         with under_way(progress, f"writing the report: predictions of {runs_data[index].name}"):
-            runs_data[index] = _with_loaded_model(runs[index], runs_data[index], device, audited)
+            runs_data[index] = _with_files(runs[index], runs_data[index], device, audited)
     content = page_content(runs_data, points, progress)
     if figures is not None:
         figures.mkdir(exist_ok=True)
@@ -76,35 +71,25 @@ def write_report(
     return target
 
 
-def write_job_report(job: Job, progress: Progress = no_progress) -> None:
+def write_own_report(run: Run, job: Job | None, progress: Progress = no_progress) -> None:
     """Write the report of a run that has just ended, from the images and the model that are still in memory.
 
-    A failure is only logged: it must not spoil the run. Of several processes, the first one does it alone.
+    Without a job, that of a finished run that has none, because it was stopped while it wrote it or ran without. A
+    failure is only logged: it must not spoil the run. Of several processes, the first one does it alone.
     """
-    with alone(), _only_logged():
-        with under_way(progress, "writing the report: predictions"):
-            costs = np.array(job.costs).reshape(-1, 3)
-            data = _run_data(job.run, job.config, job.result, job.history, job.environment, costs, job.plan.source)
-            data = _with_split(data, job.split)
-            if data.status is Status.FINISHED:
-                data = _with_predictions(data, job.split, job.state.ema, AUDITED)
-            else:
-                data = _with_saved_model(job.run, data, job.split, job.state.device, AUDITED)
-        content = page_content([data], progress=progress)
-        write_atomically(job.run.report_path, to_utf8(render_page(content)))
-
-
-def write_missing_report(run: Run, progress: Progress = no_progress) -> None:
-    """Write the report of a finished run that has none: it was stopped while it wrote it, or ran without."""
-    if not run.report_path.exists():
-        with alone(), _only_logged():
-            write_report([run.path], progress=progress)
-
-
-@contextmanager
-def _only_logged() -> Iterator[None]:
     try:
-        yield
+        with alone():
+            if job is None:
+                if not run.report_path.exists():
+                    write_report([run.path], progress=progress)
+                return
+            with under_way(progress, "writing the report: predictions"):
+                costs = np.array(job.costs).reshape(-1, 3)
+                data = _run_data(run, job.config, job.result, job.history, job.environment, costs, job.plan.source)
+                model = job.state.ema if data.status is Status.FINISHED else None
+                data = _with_predictions(run, data, job.split, job.state.device, AUDITED, model)
+            content = page_content([data], progress=progress)
+            write_atomically(run.report_path, to_utf8(render_page(content)))
     except (RankingMatchError, OSError) as error:
         log.warning("no report was written (%s)", error)
 
@@ -175,44 +160,39 @@ def _run_data(
     )
 
 
-def _with_loaded_model(run: Run, data: RunData, device: str | None, audited: int) -> RunData:
-    """The run with the predictions of its saved model; with a note if the model or the data is missing."""
+def _with_files(run: Run, data: RunData, device: str | None, audited: int) -> RunData:
+    """The run with the predictions of its saved model; with a note if the data is missing."""
     config = run.config()
     try:
         split = load_split(plan_of(config))
     except (DataError, ConfigError) as error:
         count = max((len(line.get("class_shares") or ()) for line in data.history), default=0)
         return _noted(replace(data, classes=tuple(map(str, range(count)))), f"The images cannot be read ({error}).")
-    return _with_saved_model(run, _with_split(data, split), split, config.device(device), audited)
+    return _with_predictions(run, data, split, config.device(device), audited)
 
 
-def _with_split(data: RunData, split: Split) -> RunData:
-    return replace(data, classes=split.classes, unlabeled_total=len(split.unlabeled_rows))
+def _with_predictions(
+    run: Run, data: RunData, split: Split, device: torch.device, audited: int, model: Classifier | None = None
+) -> RunData:
+    """The run with the predictions for test (or validation) and unlabeled images.
 
-
-def _with_saved_model(run: Run, data: RunData, split: Split, device: torch.device, audited: int) -> RunData:
-    """The run with the predictions of its final model, or of the best one so far."""
-    try:
-        if data.status is Status.FINISHED:
-            model, info = run.load_model(device)
-        elif run.best_path.exists():
-            model, info = run.read_model(device, best=True)
-        else:
-            raise RunError("there is no model yet")
-        if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
-            raise RunError("the dataset has changed since training")
-        return _with_predictions(data, split, model, audited)
-    except RankingMatchError as error:
-        return _noted(data, f"The predictions cannot be shown: {error}.")
-
-
-def _with_predictions(data: RunData, split: Split, model: Classifier, audited: int) -> RunData:
-    """The run with the predictions of a model for test (or validation) and unlabeled images."""
+    They are those of a model, by default of the final one of the run, or else of the best one so far.
+    """
+    data = replace(data, classes=split.classes, unlabeled_total=len(split.unlabeled_rows))
+    finished = data.status is Status.FINISHED
     weights = f"the averaged weights of step {data.step:,}, the last"
-    if data.status is not Status.FINISHED:
+    if not finished:
         best = max((line["step"] for line in data.history if line.get("best")), default=0)
         weights = f"the averaged weights with the lowest validation error so far, of step {best:,}"
-    device = model.mean.device
+    try:
+        if model is None:
+            if not finished and not run.best_path.exists():
+                raise RunError("there is no model yet")
+            model, info = run.load_model(device) if finished else run.read_model(device, best=True)
+            if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
+                raise RunError("the dataset has changed since training")
+    except RankingMatchError as error:
+        return _noted(data, f"The predictions cannot be shown: {error}.")
     rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
     fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))
     evaluated = unlabeled = None

@@ -23,7 +23,7 @@ from rankingmatch.runs.config import (
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import Display, choose_display
 from rankingmatch.runs.job import start, stop_requests, training_records
-from rankingmatch.runs.report import write_job_report, write_missing_report
+from rankingmatch.runs.report import write_own_report
 from rankingmatch.training.banks import Computer, computed_here
 
 
@@ -191,7 +191,7 @@ def train_run(
     report = report and is_first()
     if from_first_process(run.is_finished):
         if report:
-            write_missing_report(run, display.progress)
+            write_own_report(run, None, display.progress)
         return
     try:
         job = start(run, plan, display.progress, bank_computer, deadline)
@@ -203,7 +203,7 @@ def train_run(
         finally:
             display.close()
             if report and job.result is not None:
-                write_job_report(job, display.progress)
+                write_own_report(run, job, display.progress)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

@@ -91,7 +91,7 @@ def test_an_impossible_number_of_a_command_is_one_line(
 
 
 def help_of(name: str) -> str:
-    (flag,) = (flag for flag in method_flags() if flag.name == name)
+    (flag,) = (flag for flag in method_flags(METHODS) if flag.name == name)
     assert isinstance(flag, Flag)
     assert flag.help is not None
     return flag.help

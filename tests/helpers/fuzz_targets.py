@@ -185,7 +185,6 @@ def run_files(place: Path) -> Target:
             json.dumps(config.to_json())
             if config.data.split is None:
                 read_rows(split, torch.zeros(2000, dtype=torch.int64).numpy())
-            run.require_same_images("")
             run.require_no_links()
             plain = run.environment(), run.split_rows(), run.result(), run.history(), run.step_costs()
             model, info = run.load_model(CPU)

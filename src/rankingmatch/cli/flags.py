@@ -57,11 +57,10 @@ def setting_flags() -> list[Flag]:
     return [Flag(option, name.capitalize()) for name, settings in SECTIONS.items() for option in options_of(settings)]
 
 
-def method_flags(extra: str | None = None) -> list[Flag]:
-    """The hyperparameters of all methods, and of one more by import path, each name once."""
-    from rankingmatch.methods import METHODS, hyperparameters_of
+def method_flags(names: Iterable[str]) -> list[Flag]:
+    """The hyperparameters of these methods, each name once."""
+    from rankingmatch.methods import hyperparameters_of
 
-    names = [*([extra] if extra and ":" in extra else []), *METHODS]  # its own help comes first
     used: dict[str, dict[str, Option]] = {}
     for name in names:
         for option in hyperparameters_of(name):
@@ -82,22 +81,39 @@ class SettingsCommand(click.Command):
     """A command with every declared option; they are collected only when it runs or shows its help."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Find the method: one given by import path adds flags of its own."""
+        """Find the method. Its flags are enough, unless there are others, or they are to be shown."""
+        from rankingmatch.runs.config import DEFAULT_METHOD
+        from rankingmatch.runs.photographs import FINE_TUNING_METHOD
+
+        ctx.meta["methods"] = [DEFAULT_METHOD, FINE_TUNING_METHOD]
         for argument, following in pairwise([*args, ""]):
             if argument == "--method":
-                ctx.meta["method"] = following
+                ctx.meta["methods"] = [following]
             elif argument.startswith("--method="):
-                ctx.meta["method"] = argument.partition("=")[2]
-        return super().parse_args(ctx, args)
+                ctx.meta["methods"] = [argument.partition("=")[2]]
+        try:
+            return super().parse_args(ctx, [*args])
+        except click.NoSuchOption:
+            self._add_all_methods(ctx)
+            return super().parse_args(ctx, args)
+
+    def _add_all_methods(self, ctx: click.Context) -> None:
+        from rankingmatch.methods import METHODS
+
+        own = [name for name in ctx.meta.get("methods", ()) if ":" in name]  # its help comes first
+        ctx.meta["flags"] = [*setting_flags(), *method_flags([*own, *METHODS])]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The command's own parameters and the declared options."""
-        if "flags" not in ctx.meta:
-            ctx.meta["flags"] = [*setting_flags(), *method_flags(ctx.meta.get("method"))]
+        if "flags" not in ctx.meta and "methods" in ctx.meta and not ctx.resilient_parsing:
+            ctx.meta["flags"] = [*setting_flags(), *method_flags(ctx.meta["methods"])]
+        elif "flags" not in ctx.meta:
+            self._add_all_methods(ctx)
         return [*super().get_params(ctx), *ctx.meta["flags"]]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under the titles of their sections."""
+        self._add_all_methods(ctx)
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             row = parameter.get_help_record(ctx)

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rankingmatch.core.names import plain_console, printable
 from rankingmatch.core.options import flag
 from rankingmatch.data import BENCHMARKS, DataSettings, ImageFolder, first_few
-from rankingmatch.methods import METHODS, hyperparameters_of
+from rankingmatch.methods import hyperparameters_of
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import duration
@@ -117,6 +117,8 @@ ONLY_IN_JSON = ("hyperparameters", "views", "pseudo-label", "ranking loss")
 
 def method_rows() -> list[dict[str, Any]]:
     """The paper's comparison of methods (Table 6), for all methods, and when to choose them."""
+    from rankingmatch.methods import METHODS  # which imports them all
+
     return [
         {
             "method": name,

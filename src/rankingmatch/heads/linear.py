@@ -21,7 +21,7 @@ from rankingmatch.data import Dataset, Images, Progress, Split, assemble_split, 
 from rankingmatch.data.bank import Bank
 from rankingmatch.heads import HEAD_METHOD, LOGISTIC_REGRESSION
 from rankingmatch.heads.smoothing import known_rows, smooth_features, unit_features
-from rankingmatch.methods import METHODS, Method, Task, hyperparameters_of, make_method
+from rankingmatch.methods import Method, Task, hyperparameters_of, make_method
 from rankingmatch.networks import Classifier, NormalizedLinear, batched_outputs, normalize_head
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.loop import train
@@ -143,6 +143,8 @@ def train_head(
 
 def require_method(name: str) -> None:
     """Raise ConfigError if there is no such method, or if it needs images."""
+    from rankingmatch.methods import METHODS  # which imports them all
+
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
     _method(name).prepare(Task(classes=2, features=2, unlabeled=2, labeled=2))

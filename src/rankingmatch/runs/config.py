@@ -16,7 +16,7 @@ from rankingmatch.core.imports import is_import_path
 from rankingmatch.core.options import Kind, Option, check, flag, option, options_of, validate
 from rankingmatch.core.untrusted import FORMATS
 from rankingmatch.data import DataSettings, Source, find_source
-from rankingmatch.methods import METHODS, find_method, hyperparameters_of, make_method
+from rankingmatch.methods import find_method, hyperparameters_of, make_method
 from rankingmatch.networks import NetworkSettings, input_side
 from rankingmatch.runs.photographs import FINE_TUNING_METHOD, fine_tuning_settings
 from rankingmatch.training.settings import TrainSettings
@@ -49,10 +49,6 @@ class ExecutionSettings:
     )
     license: str | None = option(None, "License of the model for its model card, such as CC-BY-4.0.", kind="run")
     tensorboard: bool = option(False, "Also write TensorBoard event files to RUN/tensorboard.", kind="run")
-
-    def data_path(self) -> Path | None:
-        """The directory of the dataset's files, if it is given."""
-        return None if self.data_dir is None else Path(self.data_dir)
 
 
 SECTIONS: dict[str, type] = {
@@ -250,6 +246,8 @@ def options_of_kind(*kinds: Kind) -> list[str]:
 
 def all_option_names() -> set[str]:
     """Every setting, and every hyperparameter of every method in the table."""
+    from rankingmatch.methods import METHODS  # which imports them all
+
     return {*setting_options(), *(option.name for name in METHODS for option in hyperparameters_of(name))}
 
 

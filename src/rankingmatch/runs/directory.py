@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from rankingmatch import __version__
 from rankingmatch.core.atomic import open_for_appending, write_atomically, write_json
-from rankingmatch.core.errors import ConfigError, RunError, setting, writing_remedy
+from rankingmatch.core.errors import ConfigError, RunError, setting
 from rankingmatch.core.imports import require_trusted, trust
 from rankingmatch.core.untrusted import (
     FORMATS,
@@ -122,20 +122,6 @@ class Run:
         with self._writable():
             write_json(self.path / "config.json", {**config.to_json(), "environment": environment})
         return environment
-
-    def require_same_images(self, fingerprint: str) -> None:
-        """Raise RunError if the run was started with other images than those of this fingerprint."""
-        split = self.split_rows()
-        if split is None and any(self.checkpoints.glob("step-*.json")):
-            raise RunError(
-                f"{self.path} has no split.json, so it is not known with which images it was started; start another "
-                f"run with {setting('out')}"
-            )
-        if split is not None and split.fingerprint != fingerprint:
-            raise RunError(
-                f"the folder has changed since {self.path} was started, and a run can only be resumed with the same "
-                f"images; restore them, or start another run with {setting('out')}"
-            )
 
     def save_rows(self, rows: dict[str, Any]) -> None:
         """Write which training images are labeled and which are held out for validation."""
@@ -266,13 +252,6 @@ class Run:
             raise ConfigError(f"{out} is a directory; name a file")
         if path.exists() and path.name in OWN_FILES and path.resolve().parent == self.path.resolve():
             raise ConfigError(f"{out} is a file of the run, which would be lost; choose another one")
-
-    def write_error(self, error: OSError) -> RunError:
-        """The error for a disk that is full or gone; the last checkpoint is intact."""
-        return RunError(
-            f"{self.path} cannot be written ({error.strerror or error}); {writing_remedy(error)}, and resume the run",
-            resumable=self.path,
-        )
 
     def go_back(self, step: int) -> tuple[list[dict[str, Any]], list[tuple[int, float, int]]]:
         """Delete evaluations and costs after a step, from which training resumes; returns those before."""

@@ -25,9 +25,7 @@ from rankingmatch.networks import NetworkSettings, predict_probabilities, to_ten
 from rankingmatch.networks.classifier import Tune
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
-from rankingmatch.training.state import State, initial_state
-
-__all__ = ["EXTRAS", "examine"]
+from rankingmatch.training.state import initial_state
 
 CLASSES, MU = 10, 7
 STEPS = 6
@@ -71,9 +69,26 @@ def examine(device: str = "auto", progress: Progress = no_progress) -> dict[str,
     The values are plain: "system", "devices", "versions", "extras", "speeds", and "advice", a list of sentences.
     """
     chosen = find_device(device)
+    processor = platform.processor() or platform.machine()
+    with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+        processor = next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    total, available = _memory()
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    accelerators: list[dict[str, Any]] = [{"name": accelerator.type, "memory_gib": None}] if accelerator else []
+    if torch.cuda.is_available():
+        gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        accelerators = [{"name": gpu.name, "memory_gib": round(gpu.total_memory / GIBI, 1)} for gpu in gpus]
     found: dict[str, Any] = {
-        "system": _system(),
-        "devices": {"used": str(chosen), "accelerators": _accelerators()},
+        "system": {
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "processor": processor,
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "memory_gib": total,
+            "available_memory_gib": available,
+        },
+        "devices": {"used": str(chosen), "accelerators": accelerators},
         "versions": _versions(_requirements("")),
         "extras": {
             name: {"installed": None not in _versions(_requirements(name) or ["nothing"]).values(), "for": use}
@@ -88,26 +103,6 @@ def examine(device: str = "auto", progress: Progress = no_progress) -> dict[str,
     return {**found, "advice": _advice(found)}
 
 
-def _system() -> dict[str, Any]:
-    total, available = _memory()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "processor": _processor(),
-        "cores": usable,
-        "threads": torch.get_num_threads(),
-        "memory_gib": total,
-        "available_memory_gib": available,
-    }
-
-
-def _processor() -> str:
-    with suppress(OSError, StopIteration), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
 def _memory() -> tuple[float | None, float | None]:
     """Total and available memory in GiB, where the system tells."""
     with suppress(OSError), Path("/proc/meminfo").open(encoding="utf-8") as lines:
@@ -116,15 +111,6 @@ def _memory() -> tuple[float | None, float | None]:
     with suppress(OSError, ValueError):
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIBI, 1), None
     return None, None
-
-
-def _accelerators() -> list[dict[str, Any]]:
-    """The GPUs, and other accelerators that torch can use."""
-    if torch.cuda.is_available():
-        properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
-        return [{"name": gpu.name, "memory_gib": round(gpu.total_memory / GIBI, 1)} for gpu in properties]
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return [] if found is None else [{"name": found.type, "memory_gib": None}]
 
 
 def _requirements(extra: str) -> list[str]:
@@ -172,19 +158,15 @@ def _measure(case: Case, device: torch.device) -> tuple[float, float]:
     network = NetworkSettings(case.network, tune=case.tune)
     state = initial_state(split, make_method("fixmatch-ra"), network, ViewSettings(), settings, device)
     if state.model.takes_maps:
-        state.bank = _noise_bank(state, noise)
+        with torch.no_grad():
+            shape = state.ema.maps(to_tensor(noise[:1], device)).shape[1:]
+        maps = np.random.default_rng(0).random((len(noise), *shape)).astype(np.float16)
+        state.bank = Bank({name: [maps] for name in ("weak", "medium", "strong")})
     step = float(np.median([record.step_seconds for record in train(state, split, settings)][1:]))  # without warming up
     predict_probabilities(state.ema, noise[:2], device)  # to warm up
     started = time.perf_counter()
     predict_probabilities(state.ema, noise[:PREDICTED], device)
     return step, (time.perf_counter() - started) / PREDICTED
-
-
-@torch.no_grad()
-def _noise_bank(state: State, images: np.ndarray) -> Bank:
-    shape = state.ema.maps(to_tensor(images[:1], state.device)).shape[1:]
-    maps = np.random.default_rng(0).random((len(images), *shape)).astype(np.float16)
-    return Bank({name: [maps] for name in ("weak", "medium", "strong")})
 
 
 def _advice(found: dict[str, Any]) -> list[str]:

@@ -17,8 +17,6 @@ from rankingmatch.networks.onnx import onnx_session, to_onnx
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, load_model
 
-__all__ = ["Exported", "export"]
-
 TOLERANCE = 1e-4
 BATCHES = (1, 7, 32)  # batch sizes with which the file is compared
 
@@ -129,14 +127,13 @@ def export(
         raise ConfigError(f"{setting('input')} is '{input}'; it must be uint8 or float")
     if file.suffix != ".onnx":
         raise ConfigError(f"{file} must end in .onnx, so that other tools recognize it")
-    if file.is_dir() or not file.parent.is_dir():
-        raise RunError(f"{file} cannot be written: it is a directory, or there is no directory {file.parent}")
     for name in ("onnx", "onnxscript", "onnxruntime"):
         try:
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(f"export needs {name} ({error}); install it: pip install {name}") from error
     run = Run.at(run, trust=trust)
+    run.require_output(file)
     if best and run.path.is_file():
         raise ConfigError(f"{setting('best')} needs a run directory, and {run.path} is a single model; remove it")
     if run.path.is_file():
@@ -145,13 +142,31 @@ def export(
         model, info = run.load_model("cpu", best=best)
     deployed = Deployed(model, input, logits=logits).eval()
     content = onnx_bytes(deployed, info)
-    difference = _verify(content, deployed, info)
+    session, largest = onnx_session(content), 0.0
+    for count in BATCHES:
+        images = deployed.noise(info, count, seed=count)
+        with torch.no_grad():
+            ours = deployed(images).numpy()
+        (theirs,) = session.run(None, {"images": images.numpy()})
+        if not np.isfinite(ours).all():
+            raise RunError(
+                "the outputs of the model are not finite: its weights are damaged, or its training diverged; nothing "
+                "was written"
+            )
+        same = theirs.shape == ours.shape and bool((theirs.argmax(1) == ours.argmax(1)).all())
+        difference = float(abs(theirs - ours).max()) if same else np.nan
+        if not difference <= TOLERANCE:  # nor if it is NaN
+            raise RunError(
+                f"ONNX Runtime differs from PyTorch by {difference:.1e} (allowed: {TOLERANCE:.0e}), in a prediction, "
+                "or in the shape of its outputs; nothing was written"
+            )
+        largest = max(largest, difference)
     try:
         write_output(file, content)
     except OSError as error:
         raise RunError(f"{file} cannot be written ({error.strerror})") from error
     shape = (info.channels, info.height, info.width)
-    return Exported(str(file), len(content), input, deployed.output, shape, info.classes, difference, sum(BATCHES))
+    return Exported(str(file), len(content), input, deployed.output, shape, info.classes, largest, sum(BATCHES))
 
 
 def onnx_bytes(deployed: Deployed, info: ModelInfo) -> bytes:
@@ -183,28 +198,3 @@ def metadata(deployed: Deployed, info: ModelInfo) -> dict[str, str]:
         "network": info.network,
         "rankingmatch": __version__,
     }
-
-
-@torch.no_grad()
-def _verify(content: bytes, deployed: Deployed, info: ModelInfo) -> float:
-    """The largest difference between ONNX Runtime and PyTorch; RunError if it is too large."""
-    session = onnx_session(content)
-    largest = 0.0
-    for count in BATCHES:
-        images = deployed.noise(info, count, seed=count)
-        ours = deployed(images).numpy()
-        (theirs,) = session.run(None, {"images": images.numpy()})
-        if not np.isfinite(ours).all():
-            raise RunError(
-                "the outputs of the model are not finite: its weights are damaged, or its training diverged; nothing "
-                "was written"
-            )
-        same = theirs.shape == ours.shape and bool((theirs.argmax(1) == ours.argmax(1)).all())
-        difference = float(abs(theirs - ours).max()) if same else np.nan
-        if not difference <= TOLERANCE:  # nor if it is NaN
-            raise RunError(
-                f"ONNX Runtime differs from PyTorch by {difference:.1e} (allowed: {TOLERANCE:.0e}), in a prediction, "
-                "or in the shape of its outputs; nothing was written"
-            )
-        largest = max(largest, difference)
-    return largest

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from rankingmatch.core.distributed import (
     is_first,
     on_all_processes,
 )
-from rankingmatch.core.errors import ConfigError, DivergedError, RunError, first_line, setting
+from rankingmatch.core.errors import ConfigError, DivergedError, RunError, first_line, setting, writing_remedy
 from rankingmatch.core.names import to_utf8
 from rankingmatch.data import Dataset, Progress, Split, make_split, no_progress, rows_to_json
 from rankingmatch.data.files import without_downloads
@@ -59,9 +60,9 @@ MOST_STEPS = 10**9
 
 def load_dataset(plan: Plan, progress: Progress = no_progress) -> Dataset:
     """The images of a plan."""
-    data = plan.config.data
+    data, place = plan.config.data, plan.config.execution.data_dir
     with contextlib.nullcontext() if plan.downloads else without_downloads():
-        return plan.source.load(plan.config.execution.data_path(), data.image_size, progress, crop=data.crop)
+        return plan.source.load(None if place is None else Path(place), data.image_size, progress, crop=data.crop)
 
 
 def load_split(plan: Plan, progress: Progress = no_progress) -> Split:
@@ -195,7 +196,17 @@ def ready_state(
         if run.exists():
             if not run.config().learns_like(config):  # another process may have started it a moment ago
                 raise RunError(f"{run.path} holds a run with other settings; choose another {setting('out')}")
-            run.require_same_images(split.fingerprint)
+            rows = run.split_rows()
+            if rows is None and any(run.checkpoints.glob("step-*.json")):
+                raise RunError(
+                    f"{run.path} has no split.json, so it is not known with which images it was started; start another "
+                    f"run with {setting('out')}"
+                )
+            if rows is not None and rows.fingerprint != split.fingerprint:
+                raise RunError(
+                    f"the folder has changed since {run.path} was started, and a run can only be resumed with the same "
+                    f"images; restore them, or start another run with {setting('out')}"
+                )
             restore_latest(run.checkpoints, state, identity=run_identity(config, split))
 
     on_all_processes(restore)
@@ -315,8 +326,10 @@ def training_records(
     except DivergedError as error:
         recorder.finish(error)
         raise
-    except OSError as error:
-        raise job.run.write_error(error) from error
+    except OSError as error:  # the disk is full or gone; the last checkpoint is intact
+        reason, remedy = error.strerror or error, writing_remedy(error)
+        text = f"{job.run.path} cannot be written ({reason}); {remedy}, and resume the run"
+        raise RunError(text, resumable=job.run.path) from error
     finally:
         recorder.close()
         job.run.unlock()

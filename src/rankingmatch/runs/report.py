@@ -191,16 +191,17 @@ def _with_predictions(
             model, info = run.load_model(device) if finished else run.read_model(device, best=True)
             if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
                 raise RunError("the dataset has changed since training")
+        rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
+        fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))
+        evaluated = unlabeled = None
+        for part, images in (("test", split.test), ("validation", split.validation)):
+            if evaluated is None and images is not None and len(images):
+                evaluated = model_predictions(fast, part, images, device, np.arange(len(images)))
+        if len(rows):
+            images = Images(split.images[rows], split.truth[rows])
+            unlabeled = model_predictions(fast, "unlabeled", images, device, rows)
     except RankingMatchError as error:
         return _noted(data, f"The predictions cannot be shown: {error}.")
-    rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
-    fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))
-    evaluated = unlabeled = None
-    for part, images in (("test", split.test), ("validation", split.validation)):
-        if evaluated is None and images is not None and len(images):
-            evaluated = model_predictions(fast, part, images, device, np.arange(len(images)))
-    if len(rows):
-        unlabeled = model_predictions(fast, "unlabeled", Images(split.images[rows], split.truth[rows]), device, rows)
     shown = "unlabeled" if evaluated is None else evaluated.subset
     if shown != "test":
         data = _noted(data, f"There are no test images: {shown} images are shown instead.")

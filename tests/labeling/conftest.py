@@ -10,12 +10,9 @@ from labeling_server import Page, colored_images
 from rankingmatch.labeling.folder import open_session
 from rankingmatch.labeling.session import Session
 
-OpenSession = Callable[..., Session]
-OpenPage = Callable[..., Page]
-
 
 @pytest.fixture
-def open_one() -> Iterator[OpenSession]:
+def open_one() -> Iterator[Callable[..., Session]]:
     """Opens a session; opened again, it is as if the server was started again."""
     opened: list[Session] = []
 
@@ -33,12 +30,12 @@ def open_one() -> Iterator[OpenSession]:
 
 
 @pytest.fixture
-def open_page(open_one: OpenSession) -> OpenPage:
+def open_page(open_one: Callable[..., Session]) -> Callable[..., Page]:
     """Opens the page of a folder."""
     return lambda folder, **options: Page(open_one(folder, **options))
 
 
 @pytest.fixture
-def page(tmp_path: Path, open_page: OpenPage) -> Page:
+def page(tmp_path: Path, open_page: Callable[..., Page]) -> Page:
     """The page of 30 images."""
     return open_page(colored_images(tmp_path / "photos"), classes=("red", "green", "blue"))

@@ -20,17 +20,12 @@ Start = Callable[..., tuple[ServerProcess, httpx.Client]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return colored_images(tmp_path / "photos", 200)
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts `rankingmatch label`; the result is the server and a client that knows the token."""
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts `rankingmatch label`, by default for 200 images; the result is the server and a client with the token."""
     started: list[tuple[ServerProcess, httpx.Client]] = []
 
-    def start_one(folder: Path, classes: tuple[str, ...] = CLASSES) -> tuple[ServerProcess, httpx.Client]:
-        server = ServerProcess(folder, classes)
+    def start_one(folder: Path | None = None) -> tuple[ServerProcess, httpx.Client]:
+        server = ServerProcess(folder or colored_images(tmp_path / "photos", 200), () if folder else CLASSES)
         origin = f"http://{urlsplit(server.address).netloc}"
         client = httpx.Client(base_url=origin, headers={"Origin": origin}, follow_redirects=True, timeout=20)
         started.append((server, client))
@@ -45,15 +40,14 @@ def start() -> Iterator[Start]:
 
 def label(client: httpx.Client, number: int) -> None:
     """Label an image correctly."""
-    answer = client.post("/label", json={"client": "me", "number": number, "class": number % 3})
-    assert answer.status_code == 200
+    client.post("/label", json={"client": "me", "number": number, "class": number % 3}).raise_for_status()
 
 
-def test_every_label_that_was_answered_survives_kills(folder: Path, start: Start) -> None:
+def test_every_label_that_was_answered_survives_kills(start: Start) -> None:
     rng = random.Random(0)
     expected: dict[str, str] = {}
     for _ in range(3):
-        server, client = start(folder)
+        server, client = start()
         assert client.get("/state").json()["labeled"] == len(expected)
         for _ in range(rng.randint(3, 12)):
             number = len(expected)
@@ -61,22 +55,20 @@ def test_every_label_that_was_answered_survives_kills(folder: Path, start: Start
             expected[f"{number:03d}.png"] = CLASSES[number % 3]
         server.kill()
         assert server.labels() == expected
-        with (folder / "labels.csv").open("ab") as file:  # what a kill in the middle of a write leaves
+        with (server.folder / "labels.csv").open("ab") as file:  # what a kill in the middle of a write leaves
             file.write(b"199.png,re")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_server_says_where_the_labels_are_and_how_to_train(
-    folder: Path, start: Start, number: int
-) -> None:
-    server, client = start(folder)
+def test_an_interrupted_server_says_where_the_labels_are_and_how_to_train(start: Start, number: int) -> None:
+    server, client = start()
     label(client, 0)
     with client.stream("GET", "/events") as events:  # an open stream does not keep the server alive
         assert next(events.iter_lines()) == "event: state"
         printed = server.stop(number)
     assert server.process.returncode == 0, printed
-    assert f"1 labels are in {folder / 'labels.csv'}" in printed
-    assert f"rankingmatch train {folder} --labels-csv {folder / 'labels.csv'}" in printed
+    assert f"1 labels are in {server.folder / 'labels.csv'}" in printed
+    assert f"rankingmatch train {server.folder} --labels-csv {server.folder / 'labels.csv'}" in printed
     assert "Traceback" not in printed
 
 
@@ -86,7 +78,7 @@ def test_a_run_of_class_folders_is_labeled_with_its_classes_and_its_model(tmp_pa
     train = ["train", str(photos), "--out", str(run), "--steps", "2", "--threads", "1", "--network", "wrn-10-1"]
     subprocess.run([sys.executable, "-m", "rankingmatch", *train, "--no-report", "--quiet"], check=True, timeout=200)
     (photos / "unlabeled").rename(tmp_path / "elsewhere")  # now every image is in a class folder, as in an album
-    _, client = start(run, ())
+    _, client = start(run)
     end = time.monotonic() + 100
     while (state := client.get("/state").json())["model"]["state"] != "ready" and time.monotonic() < end:
         time.sleep(0.2)

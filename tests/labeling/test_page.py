@@ -57,10 +57,6 @@ def start(tmp_path: Path, page: LabelPage) -> Iterator[Start]:
         server.stop()
 
 
-def wait_for_model(page: LabelPage) -> None:
-    page.until(lambda: "has learned from" in page.text("#progress-body"), 60)
-
-
 def test_the_first_screen_asks_for_classes_and_thirty_images_are_labeled_by_keyboard(
     page: LabelPage, start: Start
 ) -> None:
@@ -139,10 +135,12 @@ def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: Label
     assert page.errors() == []
 
 
-def test_the_model_suggests_and_enter_accepts_except_in_random_checks(page: LabelPage, start: Start) -> None:
-    server = start(ServerProcess)
+def test_the_model_suggests_except_in_random_checks_and_fills_a_grid_that_is_accepted_at_once(
+    page: LabelPage, start: Start
+) -> None:
+    server = start(ServerProcess, count=120)
     page.label(12)
-    wait_for_model(page)
+    page.until(lambda: "has learned from" in page.text("#progress-body"), 60)
     page.label(3)  # the next two were handed out before the model was ready
     accepted = checked = 0
     while not (accepted and checked):
@@ -159,16 +157,8 @@ def test_the_model_suggests_and_enter_accepts_except_in_random_checks(page: Labe
             page.press(Keys.ENTER)
         page.until_after(name)
     page.saved()
-    assert len(server.labels()) == 15 + accepted + checked
-    assert page.errors() == []
-
-
-def test_a_page_of_the_grid_is_accepted_and_undone_at_once(page: LabelPage, start: Start) -> None:
-    server = start(ServerProcess, count=120)
-    page.label(10)
-    wait_for_model(page)
-    page.saved()
     before = server.labels()
+    assert len(before) == 15 + accepted + checked
     page.press("g")
     page.until(lambda: len(page.all(".tile")) >= 10)
     tiles = len(page.all(".tile"))
@@ -270,34 +260,20 @@ def test_names_of_files_and_classes_that_are_html_stay_text(page: LabelPage, sta
     assert page.errors() == []
 
 
-HOLD_LABELS = """
-const fetch = window.fetch, gate = new Promise((resolve) => { window.release = resolve; });
-window.fetch = async (path, options) => { if (path === "/label") await gate; return fetch(path, options); };
-"""
-
-
-def test_keys_are_answered_while_the_server_is_slow(page: LabelPage, start: Start) -> None:
-    server = start()
-    page.name()
-    page.script(HOLD_LABELS)
-    names = page.label(4)
-    page.until(lambda: page.text("#unsaved") == "4 unsaved")
-    assert sum(count for _, _, count in page.classes()) == 4
-    assert page.script("const leaving = new Event('beforeunload', {cancelable: true}); return !dispatchEvent(leaving)")
-    page.script("window.release()")
-    page.saved()
-    assert list(server.labels()) == names  # in order
-
-
 FAKE_ANSWER = """
 window.realFetch ??= window.fetch;
-window.fetch = (path, options) => path !== "/label" ? window.realFetch(path, options)
-  : Promise.resolve(new Response(JSON.stringify({error: arguments[0]}), {status: arguments[1]}));
+const [error, status] = arguments, released = new Promise((resolve) => { window.release = resolve; });
+window.fetch = async (path, options) => {
+  if (path !== "/label") return window.realFetch(path, options);
+  if (status) return new Response(JSON.stringify({error}), {status});
+  await released;
+  return window.realFetch(path, options);
+};
 """
 
 
-def test_a_refused_label_gets_a_sentence_and_the_image_is_shown_again(page: LabelPage, start: Start) -> None:
-    start()
+def test_keys_are_answered_while_the_server_is_slow_refuses_or_has_no_space(page: LabelPage, start: Start) -> None:
+    server = start()
     name = page.name()
     page.script(FAKE_ANSWER, "That class was removed.", 400)
     page.press("1")
@@ -305,18 +281,21 @@ def test_a_refused_label_gets_a_sentence_and_the_image_is_shown_again(page: Labe
     assert page.name() == name
     assert page.text("#image-note") != "labeled: disk"
     assert sum(count for _, _, count in page.classes()) == 0
-
-
-def test_a_full_disk_and_what_failed_have_a_banner_and_labels_are_saved_later(page: LabelPage, start: Start) -> None:
-    server = start()
-    page.name()
+    page.script(FAKE_ANSWER, "", 0)  # waits
+    names = page.label(4)
+    page.until(lambda: page.text("#unsaved") == "4 unsaved")
+    assert sum(count for _, _, count in page.classes()) == 4
+    assert page.script("const leaving = new Event('beforeunload', {cancelable: true}); return !dispatchEvent(leaving)")
+    page.script("window.release()")
+    page.saved()
+    assert list(server.labels()) == names  # in order
     page.script(FAKE_ANSWER, "The disk is full; free some space.", 507)
     page.label(3)
     page.until(lambda: page.text("#banners") == "The disk is full; free some space.")
     page.until(lambda: page.text("#unsaved") == "3 unsaved")
     page.script("window.fetch = window.realFetch")
     page.saved()
-    assert len(server.labels()) == 3
+    assert len(server.labels()) == 7
     server.session.show(failure="computing features of the images failed: no memory")
     page.until(lambda: page.text("#banners") == "Computing features of the images failed: no memory.")
     server.session.show(failure=None)
@@ -366,9 +345,14 @@ def test_on_a_phone_nothing_is_too_wide_and_targets_are_large_enough(
     assert 760 < bottom <= 844  # where the thumb is
 
 
-def test_everything_has_a_name_for_screen_readers_and_can_be_reached_with_tab(page: LabelPage, start: Start) -> None:
+def test_everything_has_a_name_for_screen_readers_is_reached_with_tab_and_can_be_dark(
+    page: LabelPage, start: Start
+) -> None:
+    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     start()
     page.name()
+    color = page.script("return getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, color[4:-1].split(","))) < 380
     for key in ("", "g", "m", "t", "?"):
         page.press(key)
         time.sleep(0.3)
@@ -388,11 +372,3 @@ def test_everything_has_a_name_for_screen_readers_and_can_be_reached_with_tab(pa
             break
     assert any("disk" in text for text in reached)
     assert page.one("#message").get_attribute("role") == "status"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_follow_the_system(page: LabelPage, start: Start, scheme: str) -> None:
-    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    start()
-    color = page.script("return getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, color[4:-1].split(","))) > 380) == (scheme == "light")

@@ -22,15 +22,12 @@ def test_the_colors_are_those_of_the_report() -> None:
     assert len(colors(own, ":root {")) == 11
 
 
-def test_the_page_has_no_inline_code_and_loads_nothing_from_elsewhere() -> None:
+def test_the_page_has_no_inline_code_loads_nothing_from_elsewhere_and_sets_names_as_text_only() -> None:
     html = (PAGE / "label.html").read_text()
     assert not re.search(r"\son\w+=|style=|<style|<script(?![^>]*src=)", html)
     addresses = re.findall(r'(?:src|href)="([^"#][^"]*)"', html)
     assert addresses
     assert all((PAGE / address.removeprefix("/page/")).is_file() for address in addresses)
-
-
-def test_scripts_set_names_as_text_only() -> None:
     parsed_as_html = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(")
     for script in PAGE.glob("*.js"):
         source = script.read_text()

@@ -35,9 +35,10 @@ def naive_order(features: np.ndarray, chosen: list[int], weights: np.ndarray, co
     return order
 
 
-def test_the_first_images_are_the_greedy_ones_and_show_every_cluster() -> None:
+def test_the_first_images_are_the_greedy_ones_and_show_every_cluster_and_no_image_twice() -> None:
     features, _ = blobs(each=8)
     assert first_order(features, 12) == naive_order(features, [], np.ones(40), 12)
+    assert len({number % 40 for number in first_order(np.concatenate([features, features]), 40)}) == 40
     features, truth = blobs(each=50, classes=10)
     assert len(set(truth[first_order(features, 10)])) == 10
 
@@ -53,26 +54,18 @@ def test_later_choices_are_greedy_for_what_is_unsure_and_not_covered() -> None:
     assert numbers == naive_order(features, [0, 9, 30], weights, 6)
 
 
-def test_labeled_and_excluded_images_are_not_chosen_again() -> None:
+def test_labeled_and_excluded_images_and_those_without_features_are_not_chosen() -> None:
     features, truth = blobs(each=4)
     labels = np.array([0, NOT_SELECTABLE, UNLABELED, UNLABELED] * 5)
     numbers = [number for number, _ in next_images(features, labels, None, 100, seed=0)]
     assert sorted(numbers) == np.flatnonzero(labels == UNLABELED).tolist()
     assert next_images(features, truth, None, 3, seed=0) == []
-
-
-def test_images_without_features_are_neither_chosen_nor_covered() -> None:
     features, _ = blobs(each=8)
     with_unknown = np.concatenate([features, np.zeros((200, 16), np.float32)])
     assert first_order(with_unknown, 240) == first_order(features, 40)
     smoothed = smooth_features(with_unknown, seed=0)
     assert known_rows(smoothed).tolist() == [True] * 40 + [False] * 200
     np.testing.assert_array_equal(smoothed[:40], smooth_features(features, seed=0))
-
-
-def test_identical_images_are_shown_once_before_all_others() -> None:
-    features, _ = blobs(each=8)
-    assert len({number % 40 for number in first_order(np.concatenate([features, features]), 40)}) == 40
 
 
 def test_a_large_folder_is_sampled_deterministically_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:

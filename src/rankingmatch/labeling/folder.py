@@ -112,10 +112,18 @@ def export_folders(session: Session) -> Path:
         temporary = create_directory_beside(target)
         for file, mark in zip(session.files, marks, strict=True):
             if mark is None or mark.skipped:
-                _place(session.root / file, temporary / "unlabeled")
+                folder = temporary / "unlabeled"
             elif mark.class_id is not None:
-                part = "test" if mark.part == "test" else "labeled"
-                _place(session.root / file, temporary / part / folders[mark.class_id])
+                folder = temporary / ("test" if mark.part == "test" else "labeled") / folders[mark.class_id]
+            else:
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            source, placed = session.root / file, unused_path(folder / PurePath(file).name)
+            try:
+                placed.symlink_to(source.resolve())
+            except OSError:  # links are not possible here
+                if source.exists():
+                    shutil.copy2(source, placed)
         temporary.replace(target)
     except OSError as error:
         raise DataError(
@@ -125,14 +133,3 @@ def export_folders(session: Session) -> Path:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
     return target
-
-
-def _place(source: Path, folder: Path) -> None:
-    """Link a file into a folder, or copy it where links are not possible; a missing file is left out."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target = unused_path(folder / source.name)
-    try:
-        target.symlink_to(os.path.realpath(source))  # `resolve` raises RuntimeError for a link to itself
-    except OSError:
-        if source.exists():
-            shutil.copy2(source, target)

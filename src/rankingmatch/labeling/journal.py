@@ -153,24 +153,18 @@ class Mark(NamedTuple):
         return self.class_id is None and self.part != "none"
 
 
-class Step(NamedTuple):
-    """What undoes a step: events, without a time, and the file to show again."""
-
-    inverse: tuple[LabelEvent, ...]
-    file: str
-
-
 class LabelState:
     """Classes by id, in the order in which they were added, labels of files, the latest last, and steps to undo.
 
-    It changes only through `apply`, with the events that are in the journal, so a session that is started again has the
-    same state. The id of a class never changes.
+    For each step, `undo` has the events, without a time, that undo it, and the file to show again. The state changes
+    only through `apply`, with the events that are in the journal, so a session that is started again has the same one.
+    The id of a class never changes.
     """
 
     def __init__(self) -> None:
         self.classes: dict[int, str] = {}
         self.marks: dict[str, Mark] = {}
-        self.undo: list[Step] = []
+        self.undo: list[tuple[list[LabelEvent], str]] = []
         self._next_id = 0
         self._former: dict[str, int] = {}  # ids of classes that were merged or removed
         self._renamed: dict[str, str] = {}
@@ -185,7 +179,7 @@ class LabelState:
         if origin == "undo":
             del self.undo[-1:]
         elif origin != "given":
-            self.undo.append(Step(tuple(inverse), events[-1].file))
+            self.undo.append((inverse, events[-1].file))
 
     def class_id(self, name: str) -> int | None:
         """The id of a class; None if there is no class of this name."""

@@ -26,11 +26,6 @@ def draw_checks(n: int, seed: int) -> np.ndarray:
     return numpy_generator(seed, Purpose.RANDOM_CHECKS).permutation(n)[:count].astype(np.int64)
 
 
-def is_check_turn(turn: int) -> bool:
-    """Whether the image that is shown as number `turn` (from 0) is a random check: every fifth is."""
-    return turn % CHECK_EVERY == CHECK_EVERY - 1
-
-
 def error_interval(wrong: int, checks: int) -> tuple[float, float]:
     """Clopper and Pearson's interval in percent: it contains the true error in at least 95% of cases."""
     from scipy.special import betaincinv  # importing scipy.stats takes seconds

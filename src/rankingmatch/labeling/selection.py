@@ -16,7 +16,7 @@ import numpy as np
 
 from rankingmatch.core.randomness import Purpose, numpy_generator
 from rankingmatch.heads.smoothing import known_rows, unit_features
-from rankingmatch.labeling.random_checks import CHECK_EVERY, is_check_turn
+from rankingmatch.labeling.random_checks import CHECK_EVERY
 
 UNLABELED, NOT_SELECTABLE = -1, -2
 SHARPNESS = 3.0  # β of the kernel
@@ -161,7 +161,8 @@ class ImageQueue:
     def _choose(self, is_free: Callable[[int], bool]) -> tuple[int, str] | None:
         checks = zip(self.checks, repeat(CHECK))  # the folder may be large: nothing is listed
         others = chain(self._ranking, zip(self._order, repeat(ORDER)))
-        in_turn = chain(checks, others) if is_check_turn(self._handed_out) else chain(others, checks)
+        is_check = self._handed_out % CHECK_EVERY == CHECK_EVERY - 1
+        in_turn = chain(checks, others) if is_check else chain(others, checks)
         turn = next((one for one in in_turn if is_free(one[0])), None)
         self._handed_out += turn is not None
         return turn

@@ -64,8 +64,17 @@ def make_app(
     client of every request that knows the token.
     """
 
-    async def events(request: Request) -> Response:
-        return StreamingResponse(_events(session, request, is_stopping), media_type="text/event-stream")
+    async def stream(request: Request) -> AsyncIterator[str]:
+        """The state, now and whenever it has changed."""
+        sent, quiet = -1, 0
+        while not (is_stopping() or await request.is_disconnected()):
+            if session.version != sent:
+                state = await asyncio.to_thread(session.state)
+                sent, quiet = state["version"], 0
+                yield f"event: state\ndata: {json.dumps(state)}\n\n"
+            elif (quiet := quiet + 1) % HEARTBEAT == 0:
+                yield ": still here\n\n"
+            await asyncio.sleep(SECONDS_BETWEEN_EVENTS)
 
     def report(request: Request) -> Response:
         path = training.report_of(request.path_params["run"])
@@ -76,7 +85,7 @@ def make_app(
         Route("/page/{name}", lambda request: _page_file(request.path_params["name"])),
         Route("/image/{number}", lambda request: _image(session, request)),
         Route("/report/{run}", report),
-        Route("/events", events),
+        Route("/events", lambda request: StreamingResponse(stream(request), media_type="text/event-stream")),
         *(Route(path, _asked(action)) for path, action in _reading(session).items()),
         *(Route(path, _posted(session, act), methods=["POST"]) for path, act in _writing(session, training).items()),
     ]
@@ -109,21 +118,6 @@ def _image(session: Session, request: Request) -> Response:
     # The cookie is new whenever the server is started: numbers may then mean other images.
     headers = {"cache-control": "private, max-age=3600", "vary": "Cookie"}
     return Response(content.getvalue(), media_type="image/jpeg", headers=headers)
-
-
-async def _events(session: Session, request: Request, is_stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """The state, now and whenever it has changed."""
-    sent, quiet = -1, 0
-    while not is_stopping():
-        if session.version != sent:
-            state = await asyncio.to_thread(session.state)
-            sent, quiet = state["version"], 0
-            yield f"event: state\ndata: {json.dumps(state)}\n\n"
-        elif (quiet := quiet + 1) % HEARTBEAT == 0:
-            yield ": still here\n\n"
-        await asyncio.sleep(SECONDS_BETWEEN_EVENTS)
-        if await request.is_disconnected():
-            return
 
 
 def _reading(session: Session) -> dict[str, Callable[[QueryParams], Answer]]:

@@ -221,9 +221,9 @@ class Session:
         with self.lock:
             if not self.labels.undo:
                 raise RequestError("there is nothing to undo")
-            step = self.labels.undo[-1]
-            self._save([event._replace(origin="undo") for event in step.inverse])
-            number = self.number_of.get(step.file)
+            inverse, file = self.labels.undo[-1]
+            self._save([event._replace(origin="undo") for event in inverse])
+            number = self.number_of.get(file)
             if number is not None and self._is_open(number):
                 self.queue.put_back(client, number, time.monotonic())
             return number

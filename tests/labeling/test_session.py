@@ -47,7 +47,7 @@ def act(session: Session, name: str, *arguments: Any) -> None:
 def labels_of(session: Session) -> dict[str, tuple[str, str]]:
     """The class and the part of each file that was not skipped."""
     marks = {file: mark for file, mark in session.labels.marks.items() if not mark.skipped}
-    classes = {None: "", **session.labels.classes}
+    classes: dict[int | None, str] = {None: "", **session.labels.classes}
     return {file: (classes[mark.class_id], mark.part) for file, mark in marks.items()}
 
 

@@ -77,7 +77,7 @@ def test_none_and_skip_have_rows_of_their_own(page: Page) -> None:
     state = page.label(second, None)["state"]
     assert (state["labeled"], state["none"], state["skipped"]) == (0, 1, 1)
     assert [row[1:] for row in page.rows()[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
-    assert page.get("/history", client="me", at=second, step=-1)["image"]["label"] == "none"
+    assert page.get("/history", client="me", at=second)["image"]["label"] == "none"
 
 
 def test_undo_has_no_end_and_survives_a_restart(tmp_path: Path, page: Page, open_page: OpenPage) -> None:
@@ -170,7 +170,6 @@ def test_an_image_that_vanished_or_is_damaged_gives_a_sentence_and_is_not_handed
         assert response.status_code == 404
         assert reason in response.json()["error"]
     assert {one["number"] for one in page.next(30)} == set(range(30)) - {4, 5, 6}
-    assert page.state["unreadable"] == 3
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,8 @@ def act(session: Session, name: str, *arguments: Any) -> None:
 
 def labels_of(session: Session) -> dict[str, tuple[str, str]]:
     """The class and the part of each file that was not skipped."""
-    marks = {file: mark for file, mark in session.labels.marks.items() if not mark.skipped}
-    classes: dict[int | None, str] = {None: "", **session.labels.classes}
-    return {file: (classes[mark.class_id], mark.part) for file, mark in marks.items()}
+    labels = session.labels
+    return {file: (labels.name_of(mark), mark.part) for file, mark in labels.marks.items() if not mark.skipped}
 
 
 @settings(max_examples=150, deadline=None)

@@ -185,6 +185,10 @@ class LabelState:
         """The id of a class; None if there is no class of this name."""
         return next((number for number, known in self.classes.items() if known == name), None)
 
+    def name_of(self, mark: Mark) -> str:
+        """The name of a file's class; empty if it has none."""
+        return "" if mark.class_id is None else self.classes[mark.class_id]
+
     def current_name(self, name: str) -> str:
         """The name that a class has now, if it was renamed or merged."""
         seen = {name}
@@ -203,9 +207,7 @@ class LabelState:
 
     def _restoring(self, file: str, old: Mark | None) -> LabelEvent:
         """The event that gives a file its former label, or none."""
-        if old is None:
-            return LabelEvent(file)
-        return LabelEvent(file, "" if old.class_id is None else self.classes[old.class_id], old.part)
+        return LabelEvent(file) if old is None else LabelEvent(file, self.name_of(old), old.part)
 
     def _apply_class(self, event: LabelEvent) -> list[LabelEvent]:
         """Add, remove, rename or merge a class."""

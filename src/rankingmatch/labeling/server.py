@@ -34,7 +34,7 @@ from rankingmatch.labeling.security import REPORT_POLICY, Access, Guard
 from rankingmatch.labeling.session import RequestError, Session
 
 MOST_IMAGES = 200  # that a client gets at once
-LONGEST_TEXT = 200  # in a request
+LONGEST_CLIENT = 200  # of the name of a client
 SECONDS_BETWEEN_EVENTS = 0.25
 HEARTBEAT = 60  # intervals without a change after which a comment is sent, so that a lost connection is noticed
 PAGE_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -122,24 +122,20 @@ def _image(session: Session, request: Request) -> Response:
 
 def _reading(session: Session) -> dict[str, Callable[[QueryParams], Answer]]:
     def next_images(query: QueryParams) -> Answer:
-        client, count = _text(query.get("client"), "client"), _integer(query.get("count", 8), "count")
+        client, count = _client(query.get("client")), _integer(query.get("count", "8"), "count")
         after = {_integer(value, "after") for value in query.getlist("after")}
         return {"images": session.next(client, max(1, min(count, MOST_IMAGES)), after)}
 
     def grid(query: QueryParams) -> Answer:
-        class_id, page = _integer(query.get("class"), "class"), _integer(query.get("page", 0), "page")
+        class_id, page = _integer(query.get("class"), "class"), _integer(query.get("page", "0"), "page")
         return session.grid(class_id, sure=query.get("order") != "unsure", page=max(0, page))
-
-    def history(query: QueryParams) -> Answer:
-        step = 1 if _integer(query.get("step", -1), "step") > 0 else -1
-        return {"image": session.neighbor(_integer(query.get("at", -1), "at"), step)}
 
     return {
         "/state": lambda query: session.state(),
         "/next": next_images,
         "/grid": grid,
-        "/mistakes": lambda query: session.mistakes(max(0, _integer(query.get("page", 0), "page"))),
-        "/history": history,
+        "/mistakes": lambda query: session.mistakes(max(0, _integer(query.get("page", "0"), "page"))),
+        "/history": lambda query: {"image": session.labeled_before(_integer(query.get("at", "-1"), "at"))},
     }
 
 
@@ -148,37 +144,23 @@ def _asked(action: Callable[[QueryParams], Answer]) -> Callable[[Request], Respo
 
 
 def _writing(session: Session, training: Training) -> dict[str, Callable[[Answer], Answer | None]]:
-    def label(body: Answer) -> None:
-        choice = body.get("class")
-        if choice is not None and choice != "none":
-            choice = _integer(choice, "class")
-        session.label(_integer(body.get("number"), "number"), choice, kept=body.get("origin") == "kept")
-
     def undo(body: Answer) -> Answer:
-        number = session.undo(_text(body.get("client"), "client"))
+        number = session.undo(_client(body.get("client")))
         return {"number": number, "image": None if number is None else session.image(number)}
 
     def classes(body: Answer) -> None:
         if "add" in body:
-            session.add_class(_text(body["add"], "add"))
+            session.add_class(body["add"])
         elif "rename" in body:
-            session.rename_class(_integer(body["rename"], "rename"), _text(body.get("name"), "name"))
-        elif "merge" in body:
-            session.merge_classes(_integer(body["merge"], "merge"), _integer(body.get("into"), "into"))
+            session.rename_class(body["rename"], body.get("name"))
         else:
-            raise RequestError("a request about classes must have add, rename or merge")
-
-    def accept(body: Answer) -> None:
-        numbers = body.get("numbers")
-        if not isinstance(numbers, list):
-            raise RequestError("numbers must be a list")
-        session.accept(_integer(body.get("class"), "class"), [_integer(one, "numbers") for one in numbers])
+            session.merge_classes(body.get("merge"), body.get("into"))
 
     return {
-        "/label": label,
+        "/label": lambda body: session.label(body.get("number"), body.get("class"), kept=body.get("origin") == "kept"),
         "/undo": undo,
         "/classes": classes,
-        "/accept": accept,
+        "/accept": lambda body: session.accept(body.get("class"), body.get("numbers")),
         "/train": lambda body: training.start(),
         "/train/stop": lambda body: training.stop(),
         "/export": lambda body: {"path": printable(str(export_folders(session)))},
@@ -205,17 +187,15 @@ def _posted(session: Session, action: Callable[[Answer], Answer | None]) -> Call
     return endpoint
 
 
-def _integer(value: Any, name: str) -> int:
-    if isinstance(value, str) and len(value) <= 12 and value.removeprefix("-").isdecimal():
-        value = int(value)
-    if type(value) is not int:
+def _integer(value: str | None, name: str) -> int:
+    if value is None or len(value) > 12 or not value.removeprefix("-").isdecimal():
         raise RequestError(f"{name} must be a whole number")
-    return value
+    return int(value)
 
 
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        raise RequestError(f"{name} must be text of at most {LONGEST_TEXT} characters")
+def _client(value: object) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_CLIENT:
+        raise RequestError(f"client must be text of at most {LONGEST_CLIENT} characters")
     return value
 
 

@@ -31,9 +31,9 @@ class RequestError(ConfigError):
     """A request that cannot be carried out, in one sentence."""
 
 
-def check_class_name(name: str) -> str:
+def check_class_name(name: object) -> str:
     """The name of a class without spaces around it; raise RequestError if it cannot be used."""
-    name = name.strip()
+    name = name.strip() if isinstance(name, str) else ""
     if not 1 <= len(name) <= LONGEST_NAME:
         raise RequestError(f"the name of a class must have 1 to {LONGEST_NAME} characters")
     # Control characters, halves of characters, private characters, and line breaks.
@@ -131,12 +131,12 @@ class Session:
                 "why": why or (mark.origin if mark else ""),
             }
 
-    def neighbor(self, at: int, step: int) -> dict[str, Any] | None:
-        """The image that was labeled before or after another one; None if there is none."""
+    def labeled_before(self, at: int) -> dict[str, Any] | None:
+        """The image that was labeled before another one, or last; None if there is none."""
         with self.lock:
             numbers = [self.number_of[file] for file in self.labels.marks if file in self.number_of]
             position = numbers.index(at) if at in numbers else len(numbers)
-            return self.image(numbers[position + step]) if 0 <= position + step < len(numbers) else None
+            return self.image(numbers[position - 1]) if position else None
 
     def grid(self, class_id: int, *, sure: bool, page: int) -> dict[str, Any]:
         """A page of the unlabeled images that the model predicts as a class, and the number of pages."""
@@ -183,17 +183,17 @@ class Session:
                 "labeled": sum(mark.class_id is not None for mark in present),
                 "none": sum(mark.part == "none" for mark in present),
                 "skipped": sum(mark.skipped for mark in present),
-                "unreadable": len(self._unreadable),
                 "undo": len(self.labels.undo),
                 "enough": enough({name: trained[class_id] for class_id, name in names.items()}),
                 **self._shown,
             }
 
-    def label(self, number: int, choice: int | str | None, *, kept: bool = False) -> None:
+    def label(self, number: object, choice: object, *, kept: bool = False) -> None:
         """Give an image a class, "none", or None: skip it. `kept`: a label that the model contradicts is confirmed."""
         with self.lock:
-            file, old, check = self.files[self._checked(number)], self.mark(number), self._is_check(number)
-            event = LabelEvent(file, origin="audit" if check else "hand")
+            number = self._checked(number)
+            old, check = self.mark(number), self._is_check(number)
+            event = LabelEvent(self.files[number], origin="audit" if check else "hand")
             if choice is None:
                 event = event._replace(origin="skip")
             elif choice == "none":
@@ -204,12 +204,14 @@ class Session:
                 if kept and old is not None and old.class_id == choice:
                     event = event._replace(origin="kept")
             # A page that got no answer repeats its request; that must not be a second step.
-            known = old and ("" if old.class_id is None else self.labels.classes[old.class_id], old.part, old.origin)
+            known = old and (self.labels.name_of(old), old.part, old.origin)
             if known != (event.label, event.part, event.origin):
                 self._save([event])
 
-    def accept(self, class_id: int, numbers: Iterable[int]) -> None:
+    def accept(self, class_id: object, numbers: object) -> None:
         """Give several images the class that the model predicts, as one step; labeled ones are left alone."""
+        if not isinstance(numbers, list):
+            raise RequestError("numbers must be a list")
         with self.lock:
             name = self._class_name(class_id)
             unique = dict.fromkeys(self._checked(number) for number in numbers)
@@ -228,19 +230,19 @@ class Session:
                 self.queue.put_back(client, number, time.monotonic())
             return number
 
-    def add_class(self, name: str) -> None:
+    def add_class(self, name: object) -> None:
         """Add a class."""
         with self.lock:
             self._save([LabelEvent("", self._new_name(name), CLASS_PREFIX, origin="hand")])
 
-    def rename_class(self, class_id: int, name: str) -> None:
+    def rename_class(self, class_id: object, name: object) -> None:
         """Rename a class."""
         with self.lock:
             old = self._class_name(class_id)
-            if name.strip() != old:
+            if name != old:
                 self._save([LabelEvent("", self._new_name(name), CLASS_PREFIX + old, origin="rename")])
 
-    def merge_classes(self, class_id: int, into: int) -> None:
+    def merge_classes(self, class_id: object, into: object) -> None:
         """Give all images of a class another class, and remove the first one."""
         with self.lock:
             old, new = self._class_name(class_id), self._class_name(into)
@@ -248,19 +250,19 @@ class Session:
                 raise RequestError("a class cannot be merged with itself")
             self._save([LabelEvent("", new, CLASS_PREFIX + old, origin="rename")])
 
-    def _new_name(self, name: str) -> str:
-        name = check_class_name(name)
+    def _new_name(self, given: object) -> str:
+        name = check_class_name(given)
         if self.labels.class_id(name) is not None:
             raise RequestError(f"there is already a class “{name}”; choose another name, or merge the two")
         return name
 
-    def _checked(self, number: int) -> int:
-        if not 0 <= number < len(self.files):
-            raise RequestError(f"there is no image {number}; reload the page")
+    def _checked(self, number: object) -> int:
+        if type(number) is not int or not 0 <= number < len(self.files):
+            raise RequestError(f"there is no image {str(number)[:20]!r}; reload the page")
         return number
 
-    def _class_name(self, class_id: int | str) -> str:
-        if not isinstance(class_id, int) or class_id not in self.labels.classes:
+    def _class_name(self, class_id: object) -> str:
+        if type(class_id) is not int or class_id not in self.labels.classes:
             raise RequestError(f"there is no class {str(class_id)[:20]!r} any more; choose another one")
         return self.labels.classes[class_id]
 

@@ -104,9 +104,9 @@ async function back() {
 // The last image that was labeled before those of the trail.
 async function labeledEarlier() {
   const shown = new Set(trail.map((one) => one.number));
-  let { image } = await get("/history", { client, at: trail[0]?.number ?? -1, step: -1 });
+  let { image } = await get("/history", { at: trail[0]?.number ?? -1 });
   while (image && shown.has(image.number)) {
-    ({ image } = await get("/history", { client, at: image.number, step: -1 }));
+    ({ image } = await get("/history", { at: image.number }));
   }
   return image;
 }

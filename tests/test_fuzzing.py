@@ -16,6 +16,7 @@ import pytest
 from fuzz_targets import TARGETS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torchrun import environment
 
 from rankingmatch.bench.recipe import cells, parse_recipe
 from rankingmatch.core.errors import ConfigError, RankingMatchError
@@ -69,10 +70,8 @@ def test_the_fuzzer_would_notice(tmp_path: Path) -> None:
         "fuzzing.SECONDS = 2\n"
         f"sys.exit(fuzzing.child(list(kinds), 0, 3, Path({str(tmp_path)!r})))\n"
     )
-    here = Path(__file__).parent
-    paths = [str(here / "helpers"), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=300)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=300)
     said = done.stdout + done.stderr
     assert done.returncode == 1
     for number, named in enumerate(HARM.values()):

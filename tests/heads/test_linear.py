@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from feature_clusters import clusters
 from sklearn.linear_model import LogisticRegression
+from tiny import clusters
 
 from rankingmatch.heads import linear, smoothing
 from rankingmatch.heads.linear import fit_head

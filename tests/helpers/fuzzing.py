@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from mutations import mutated
+from torchrun import environment
 
 from rankingmatch.core.devices import peak_memory, reset_peak_memory
 from rankingmatch.core.errors import RankingMatchError
@@ -135,9 +136,8 @@ def run(kinds: list[str], first: int, count: int) -> tuple[int, str]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
         command = [sys.executable, __file__, "--child", place, "--first", str(first), "--files", str(count), *kinds]
-        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        variables = environment(OMP_NUM_THREADS="1")
+        done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith(CHATTER))
         if done.returncode not in (0, 1) or "Timeout (" in said:
             at = [f"{path.parent.name} {path.read_text()}" for path in Path(place).glob("*/number")]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from torchrun import environment
 
-TESTS = Path(__file__).parent
 PORT = 29500
 IP = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
 
@@ -31,12 +31,11 @@ class Machine:
         options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "x", "--rdzv-backend", "c10d"]
         options += ["--rdzv-endpoint", f"{first.address}:{PORT}", "--local-addr", self.address]
         options += ["--rdzv-conf", f"is_host={int(self == first)}"]  # by its name, it could not know
-        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
         run = [str(IP), "netns", "exec", self.name, sys.executable, "-m", "torch.distributed.run"]
         with log.open("ab") as output:
             return subprocess.Popen(
                 [*run, *options, "-m", *map(str, command)],
-                env={**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": self.interface},
+                env=environment(GLOO_SOCKET_IFNAME=self.interface),
                 stdout=output,
                 stderr=output,
             )

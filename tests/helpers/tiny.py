@@ -70,3 +70,11 @@ def tiny_state_on(device: torch.device, split: Split, settings: TrainSettings, m
     views = replace(VIEW_SETTINGS, strong=find_method(name).preset.get("strong", "randaugment"))
     network = find_method(name).preset.get("network", "wrn-10-1")
     return initial_state(split, method, NetworkSettings(network), views, settings, device)
+
+
+def clusters(each: int = 30, classes: int = 4, dimensions: int = 24) -> tuple[np.ndarray, np.ndarray]:
+    """Features (n, dimensions) around the center of each class, and the classes (n,)."""
+    rng = np.random.default_rng(0)
+    truth = np.tile(np.arange(classes), each)
+    centers = 1.2 * rng.standard_normal((classes, dimensions))
+    return (centers[truth] + rng.standard_normal((len(truth), dimensions))).astype(np.float32), truth

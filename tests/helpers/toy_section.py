@@ -54,11 +54,9 @@ def page_with_toy_section(directory: Path) -> Path:
     (package / "report" / "page" / "sections" / "toy.js").write_text(TOY_JAVASCRIPT)
     names = sections / "__init__.py"
     names.write_text(names.read_text().replace('"training"', '"training", "toy"'))
-    helpers = Path(__file__).parent
-    environment = {**os.environ, "PYTHONPATH": f"{directory / 'src'}{os.pathsep}{helpers}"}
-    made = subprocess.run(
-        [sys.executable, "-c", WRITE_PAGE], env=environment, capture_output=True, text=True, check=True
-    )
+    variables = {**os.environ, "PYTHONPATH": f"{directory / 'src'}{os.pathsep}{Path(__file__).parent}"}
+    command = [sys.executable, "-c", WRITE_PAGE]
+    made = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     page = directory / "report.html"
     page.write_text(made.stdout)
     return page

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feature_clusters import clusters
 from labeling_server import Page, colored_images
+from tiny import clusters
 
 from rankingmatch.core.errors import DataError
 from rankingmatch.labeling import background as background_module

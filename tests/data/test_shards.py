@@ -17,6 +17,7 @@ from rankingmatch.core.errors import ConfigError, DataError
 from rankingmatch.data import (
     Dataset,
     DataSettings,
+    Images,
     UnreadableError,
     find_source,
     images_below,
@@ -55,13 +56,17 @@ def load(place: Path, **settings: Any) -> Dataset:
     return find_source(str(place), **settings).load()
 
 
+def assert_same(one: Images | None, other: Images | None) -> None:
+    assert one is not None
+    assert other is not None
+    np.testing.assert_array_equal(one.images, other.images)
+    np.testing.assert_array_equal(one.labels, other.labels)
+
+
 def labels_in(place: Path) -> list[str]:
     """The names of the training labels; empty for none."""
     contents = scan_folder(place)
     return [contents.classes[label] if label >= 0 else "" for _, label in contents.parts["train"]]
-
-
-# --- what they hold --------------------------------------------------------------------------------------------
 
 
 def test_shards_give_the_images_labels_parts_and_splits_of_the_same_folder(photos: Path, shards: Path) -> None:
@@ -72,8 +77,7 @@ def test_shards_give_the_images_labels_parts_and_splits_of_the_same_folder(photo
     one, other = mine.load(), theirs.load()
     assert one.classes == other.classes
     for part in ("train", "validation", "test"):
-        np.testing.assert_array_equal(getattr(one, part).images, getattr(other, part).images)
-        np.testing.assert_array_equal(getattr(one, part).labels, getattr(other, part).labels)
+        assert_same(getattr(one, part), getattr(other, part))
     first, second = (make_split(dataset, DataSettings(labels=6), 3) for dataset in (one, other))
     np.testing.assert_array_equal(first.labels, second.labels)
     np.testing.assert_array_equal(first.unlabeled_rows, second.unlabeled_rows)
@@ -82,18 +86,9 @@ def test_shards_give_the_images_labels_parts_and_splits_of_the_same_folder(photo
 def test_parquet_files_give_the_images_labels_and_parts_of_the_same_folder(photos: Path, parquet: Path) -> None:
     mine, theirs = load(parquet), load(photos)
     assert mine.classes == theirs.classes == ("blue", "green", "red")
-    assert mine.test is not None
-    assert theirs.test is not None
-    for one, other in ((mine.train, theirs.train.take(np.arange(12))), (mine.test, theirs.test)):
-        np.testing.assert_array_equal(one.images, other.images)
-        np.testing.assert_array_equal(one.labels, other.labels)
+    assert_same(mine.train, theirs.train.take(np.arange(12)))
+    assert_same(mine.test, theirs.test)
     assert next(iter(scan_folder(parquet).stored)) == "labeled-00000-of-00001.parquet/000000/0.png"
-
-
-def test_a_single_shard(photos: Path, tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "all.tar", samples(photos / "labeled"))
-    np.testing.assert_array_equal(load(path).train.images, load(photos / "labeled").train.images)
-    assert next(iter(scan_folder(path).stored)) == "0000.png"
 
 
 def test_labels_from_a_table(shards: Path, tmp_path: Path) -> None:
@@ -108,12 +103,14 @@ def test_labels_from_a_table(shards: Path, tmp_path: Path) -> None:
     assert dataset.train.labels.tolist() == [0, 1] * 5 + [-1] * 8
 
 
-def test_unlabeled_shards_beside_a_folder_and_beside_shards(photos: Path, tmp_path: Path) -> None:
+def test_a_single_shard_and_unlabeled_shards_beside_a_folder_and_beside_shards(photos: Path, tmp_path: Path) -> None:
     more = write_tar(tmp_path / "more/train-0.tar", samples(photos / "test"))
     assert load(photos, unlabeled=str(more)).train.labels.tolist() == load(photos).train.labels.tolist() + [-1] * 9
     one = write_tar(tmp_path / "one.tar", samples(photos / "labeled"))
-    assert load(one, unlabeled=str(more.parent)).train.labels.tolist().count(-1) == 9
-    assert load(one, unlabeled=str(photos / "unlabeled")).train.labels.tolist().count(-1) == 6
+    assert_same(load(one).train, load(photos / "labeled").train)
+    assert next(iter(scan_folder(one).stored)) == "0000.png"
+    for unlabeled, count in ((more.parent, 9), (photos / "unlabeled", 6)):
+        assert load(one, unlabeled=str(unlabeled)).train.labels.tolist().count(-1) == count
 
 
 LABELS = {
@@ -218,9 +215,6 @@ def test_one_large_value_in_many_rows_does_not_fill_the_memory(tmp_path: Path, m
                         one.read()
 
 
-# --- changes ----------------------------------------------------------------------------------------------------
-
-
 def test_the_cache_is_used_until_a_shard_changes(shards: Path, own_cache: Path) -> None:
     first = load(shards).fingerprint
     assert load(shards).fingerprint == first
@@ -243,12 +237,12 @@ def test_a_shard_that_changes_while_it_is_read_gives_no_wrong_pixels(kind: str, 
         first.read()
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------------
-
-
-def test_without_labels(tmp_path: Path, image: bytes) -> None:
+def test_what_is_no_shard_or_has_no_labels_is_an_error(tmp_path: Path, image: bytes) -> None:
     with pytest.raises(DataError, match=r"x\.tar have no labels; .* or use labels_csv"):
         scan_folder(write_tar(tmp_path / "x.tar", [member("a.png", image)]))
+    (tmp_path / "shard.tar.gz").write_bytes(b"x")
+    with pytest.raises(ConfigError, match=r"a shard, whose name ends in \.tar or \.par"):
+        find_source(str(tmp_path / "shard.tar.gz"))
 
 
 def test_evaluated_images_without_labels_are_left_out(shards: Path, image: bytes) -> None:
@@ -256,12 +250,6 @@ def test_evaluated_images_without_labels_are_left_out(shards: Path, image: bytes
     contents = scan_folder(shards)
     assert contents.notes == ("skipped 1 test images without labels: test-9.tar/bare.png",)
     assert len(contents.parts["test"]) == 9
-
-
-def test_a_compressed_tar_is_an_error_that_says_what_a_shard_is(tmp_path: Path) -> None:
-    (tmp_path / "shard.tar.gz").write_bytes(b"x")
-    with pytest.raises(ConfigError, match=r"a shard, whose name ends in \.tar or \.par"):
-        find_source(str(tmp_path / "shard.tar.gz"))
 
 
 def test_damaged_images_are_skipped_and_listed(photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -295,8 +283,8 @@ def test_damaged_images_are_skipped_and_listed(photos: Path, tmp_path: Path, cap
     [
         (b"[1]", "not a JSON object"),
         (b"{", "not JSON"),
-        (json.dumps({"label": 1.5}).encode(), "label is 1.5"),
-        (json.dumps({"label": True}).encode(), "label is True"),
+        (b'{"label": 1.5}', "label is 1.5"),
+        (b'{"label": true}', "label is True"),
         (json.dumps({"label": "x" * 300}).encode(), "300 characters"),
         (b"\xff", "utf-8"),
         (b"x" * (2**20 + 1), "1,048,577 bytes"),

@@ -1,4 +1,4 @@
-"""Labels are hidden evenly, by the seed; impossible settings are errors."""
+"""Labels are hidden evenly, or with the long tail of the literature, by the seed; impossible settings are errors."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, hide_labels, make_split, rows_to_json
+from rankingmatch.data import UNLABELED, Dataset, DataSettings, Images, Split, make_split, rows_to_json
+from rankingmatch.data.split import hide_labels, long_tail, long_tailed_labels
 
 NAMES = ("cat", "dog", "owl")
 
@@ -114,22 +115,151 @@ def test_labeled_images_are_added_to_the_unlabeled_ones_only_on_request() -> Non
     assert len(together.unlabeled_rows) == 60
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        (DataSettings(labels=61), "labels is 61, more than the 60"),
-        (DataSettings(labels=2), "labels is 2, fewer than the 3"),
-        (DataSettings(validation=60), "validation is 60"),
-    ],
-)
-def test_impossible_settings_are_errors(settings: DataSettings, problem: str) -> None:
-    with pytest.raises(DataError, match=problem):
-        make_split(dataset(), settings, seed=0)
-
-
 def test_a_class_without_labeled_images_is_an_error() -> None:
     with pytest.raises(DataError, match="class 'owl'"):
         make_split(dataset((5, 5, 0)), DataSettings(labels=6), seed=0)
     unlabeled = Images(dataset().train.images, np.full(60, UNLABELED))
     with pytest.raises(DataError, match="no training image has a label"):
         make_split(Dataset(NAMES, unlabeled), DataSettings(), seed=0)
+
+
+# --- long tails ----------------------------------------------------------------------------------------------
+
+TEN = tuple("abcdefghij")
+
+
+def ten(each: int = 60, classes: tuple[str, ...] = TEN, unknown: int = 0) -> Dataset:
+    labels = np.concatenate([np.arange(each * len(classes)) % len(classes), np.full(unknown, UNLABELED)])
+    return Dataset(classes, Images(np.zeros((len(labels), 2, 2, 1), np.uint8), labels))
+
+
+def counts(labels: np.ndarray) -> list[int]:
+    sizes: list[int] = np.bincount(labels[labels != UNLABELED], minlength=10).tolist()
+    return sizes
+
+
+def split_counts(split: Split) -> tuple[list[int], list[int]]:
+    return counts(split.truth[split.labeled_rows]), counts(split.truth[split.unlabeled_rows])
+
+
+def literature(largest: int, classes: int, ratio: float) -> list[int]:
+    """The sizes of long-tailed CIFAR-10, as papers list them: whole numbers, rounded down."""
+    sizes = []
+    for k in range(1, classes + 1):
+        exact = largest * ratio ** (-(k - 1) / (classes - 1))
+        sizes.append(int(round(exact, 6)))
+    return sizes
+
+
+def test_sizes_decay_exponentially_from_the_first_class_to_the_last() -> None:
+    assert long_tail(3, 100).tolist() == pytest.approx([1, 0.1, 0.01])
+    assert long_tail(3, 0.01).tolist() == pytest.approx([0.01, 0.1, 1])
+    assert long_tail(1, 100).tolist() == [1]
+    assert long_tail(4, 1).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("largest", "ratio"), [(1500, 100), (1500, 50), (500, 100), (1000, 150), (150, 10), (450, 20)])
+def test_the_total_of_a_split_in_the_literature_gives_its_sizes(largest: int, ratio: float) -> None:
+    expected = literature(largest, 10, ratio)
+    if (largest, ratio) == (1500, 100):
+        assert expected == [1500, 899, 539, 323, 193, 116, 69, 41, 25, 15]
+    kept = long_tailed_labels(ten(1500).train.labels, sum(expected), ratio, TEN, np.random.default_rng(0))
+    assert counts(kept) == expected
+
+
+def test_exactly_the_given_number_of_labels_is_kept() -> None:
+    for count in range(98, 130):
+        kept = counts(long_tailed_labels(ten().train.labels, count, 20, TEN, np.random.default_rng(0)))
+        assert (sum(kept), kept[-1] >= 1) == (count, True)
+        assert kept == sorted(kept, reverse=True)
+
+
+def test_labels_and_unlabeled_images_have_the_same_tail_unless_told_otherwise() -> None:
+    labeled, unlabeled = split_counts(make_split(ten(), DataSettings(labels=98, imbalance=20), seed=0))
+    assert sum(labeled) == 98
+    assert unlabeled == literature(60 - labeled[0], 10, 20)
+    _, flat = split_counts(make_split(ten(), DataSettings(labels=98, imbalance=20, unlabeled_imbalance=1), seed=0))
+    assert flat == [60 - labeled[0]] * 10
+    _, reverse = split_counts(
+        make_split(ten(), DataSettings(labels=98, imbalance=20, unlabeled_imbalance=0.05), seed=0)
+    )
+    assert reverse == literature(60 - labeled[-1], 10, 20)[::-1]
+
+
+def test_unlabeled_images_alone_can_have_a_tail() -> None:
+    labeled, unlabeled = split_counts(make_split(ten(), DataSettings(labels=40, unlabeled_imbalance=8), seed=0))
+    assert labeled == [4] * 10
+    assert unlabeled == literature(56, 10, 8)
+
+
+def test_without_a_number_of_labels_the_tail_has_as_many_as_there_can_be() -> None:
+    split = make_split(ten(unknown=7), DataSettings(imbalance=20), seed=0)
+    assert split_counts(split)[0] == literature(60, 10, 20)
+    assert (split.truth[split.unlabeled_rows] == UNLABELED).all()
+    assert len(split.unlabeled_rows) == 7
+    fewer = make_split(ten(unknown=7), DataSettings(labels=98, imbalance=20), seed=0)
+    assert (fewer.truth[fewer.unlabeled_rows] == UNLABELED).sum() == 7
+
+
+def test_the_seed_decides_which_images_are_in_the_tail() -> None:
+    settings = DataSettings(labels=98, imbalance=20, validation=30)
+    first, again, other = (make_split(ten(), settings, seed) for seed in (0, 0, 1))
+    for rows in ("labeled_rows", "unlabeled_rows", "validation_rows"):
+        assert (getattr(first, rows) == getattr(again, rows)).all()
+    assert (first.labels != other.labels).any()
+    assert not set(first.labeled_rows) & set(first.unlabeled_rows)
+    assert not set(first.validation_rows) & {*first.labeled_rows, *first.unlabeled_rows}
+    without_tail = make_split(ten(), DataSettings(labels=98, validation=30), seed=0)
+    assert (first.validation_rows == without_tail.validation_rows).all()
+
+
+@pytest.mark.parametrize("include_labeled", [False, True])
+@pytest.mark.parametrize("imbalance", [20, None])
+def test_a_saved_split_comes_back_whatever_the_seed(
+    imbalance: float | None, include_labeled: bool, tmp_path: Path
+) -> None:
+    settings = DataSettings(labels=98, imbalance=imbalance, validation=30, include_labeled=include_labeled)
+    first = make_split(ten(), settings, seed=0)
+    assert set(first.labeled_rows) <= set(first.unlabeled_rows) or not include_labeled
+    rows = rows_to_json(first)
+    assert ("unlabeled" in rows) == (imbalance is not None)  # else all others are unlabeled
+    path = tmp_path / "split.json"
+    path.write_text(json.dumps({"format": 1, **rows}))
+    again = make_split(ten(), DataSettings(split=str(path), include_labeled=include_labeled), seed=5)
+    for name in ("labels", "labeled_rows", "unlabeled_rows", "validation_rows"):
+        assert (getattr(first, name) == getattr(again, name)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (DataSettings(labels=601), "labels is 601, more than the 600"),
+        (DataSettings(labels=2), "labels is 2, fewer than the 10"),
+        (DataSettings(validation=600), "validation is 600"),
+        (DataSettings(labels=40, imbalance=100), r"labels is 40, too few for imbalance 100: the class 'j' .* 242"),
+        (DataSettings(labels=40, imbalance=0.01), r"too few for imbalance 0.01: the class 'a' would have none"),
+        (DataSettings(labels=300, imbalance=20), r"needs \d+ labeled images of the class 'a', but it has 60"),
+        (DataSettings(imbalance=100), r"imbalance is 100, .* 60 labeled images of the class 'a': the class 'j'"),
+        (DataSettings(labels=98, imbalance=20, unlabeled_imbalance=100), r"unlabeled images of the class 'a'"),
+    ],
+)
+def test_impossible_settings_are_errors_that_name_the_value_or_the_class(settings: DataSettings, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        make_split(ten(), settings, seed=0)
+
+
+def test_the_number_of_labels_that_an_error_asks_for_is_the_smallest_that_works() -> None:
+    with pytest.raises(DataError) as caught:
+        make_split(ten(200), DataSettings(labels=40, imbalance=30), seed=0)
+    least = int(str(caught.value).partition("at least ")[2].partition(",")[0])
+    make_split(ten(200), DataSettings(labels=least, imbalance=30), seed=0)
+    with pytest.raises(DataError, match="would have none"):
+        make_split(ten(200), DataSettings(labels=least - 10, imbalance=30), seed=0)
+
+
+def test_a_tail_of_unlabeled_images_needs_their_classes() -> None:
+    everything = Dataset(("a", "b"), Images(np.zeros((6, 2, 2, 1), np.uint8), np.array([0, 1, -1, -1, -1, -1])))
+    with pytest.raises(DataError, match="the true class of no unlabeled image is known"):
+        make_split(everything, DataSettings(unlabeled_imbalance=2), seed=0)
+    kept = make_split(everything, DataSettings(imbalance=1), seed=0)
+    assert len(kept.unlabeled_rows) == 4

@@ -7,7 +7,7 @@ from rankingmatch.data.decode import ImageFile, UnreadableError, decode_files
 from rankingmatch.data.folder_contents import images_below, labeled_files
 from rankingmatch.data.image_folder import ImageFolder, dataset_title, find_source, is_place, suggested_settings
 from rankingmatch.data.sampler import indices_of_step, rows_of_step
-from rankingmatch.data.split import DataSettings, assemble_split, hide_labels, make_split, rows_to_json
+from rankingmatch.data.split import DataSettings, assemble_split, make_split, rows_to_json
 
 __all__ = [
     "BENCHMARKS",
@@ -28,7 +28,6 @@ __all__ = [
     "decode_files",
     "find_source",
     "first_few",
-    "hide_labels",
     "images_below",
     "indices_of_step",
     "is_place",

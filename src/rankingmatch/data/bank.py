@@ -4,7 +4,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ class BankFile:
 
     name: str
     count: int
-    batches: Callable[[], Iterator[np.ndarray]] = field(compare=False)
+    batches: Callable[[], Iterator[np.ndarray]]
 
 
 def bank_directory(key: str) -> Path:

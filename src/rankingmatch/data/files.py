@@ -111,10 +111,9 @@ def _files_in(directory: Path, distribution: Distribution) -> FoundFiles | None:
             f"{missing} is missing, but {present[0].name} is there; add it, or delete the others to download all"
         )
     unpacked = directory / distribution.folder
-    if distribution.folder and unpacked.is_dir():
-        files = sorted(path for path in unpacked.rglob("*") if path.is_file())
-        return FoundFiles(distribution, unpacked, tuple(files))
-    return None
+    if not distribution.folder or not unpacked.is_dir():
+        return None
+    return FoundFiles(distribution, unpacked, tuple(sorted(path for path in unpacked.rglob("*") if path.is_file())))
 
 
 def download(url: str, md5: str, directory: Path, progress: Progress = no_progress) -> None:

@@ -133,7 +133,7 @@ class Outcome:
     def finished(self, row: str, column: str) -> list[Cell]:
         """The finished runs of a row and a column, fold by fold."""
         cells = (cell for cell in self.grid if cell.directory in self.runs)
-        return [cell for cell in cells if (cell.row.name, cell.column.title) == (row, column)]
+        return [cell for cell in cells if cell.row.name == row and cell.column.title == column]
 
     def of(self, row: str, column: str) -> list[KeptRun]:
         """What these runs gave."""

@@ -71,7 +71,7 @@ def masked_cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy with target distributions t: (1/n) Σ_i H(t_i, softmax(logits_i))."""
+    """Cross-entropy with target distributions t: (1/n) Σ_i H(t_i, softmax(logits_i)); a row with t_i = 0 costs 0."""
     return -(targets * logits.log_softmax(1)).sum(1).mean()
 
 
@@ -126,8 +126,9 @@ def batch_all_triplet(
 ) -> Tensor:
     """BatchAll triplet loss, Eq. (4): the mean of f(m + d_ap - d_an) over all triplets with y_a = y_p ≠ y_n and a ≠ p.
 
-    Memory is O(n²): triplets are visited class by class in blocks of anchors, never as an n×n×n tensor.
+    Memory is O(n²).
     """
+    # As a tensor of n³: f(m + d[:, :, None] - d[:, None, :])[triplets].mean(). In blocks, with its gradient:
     # L = 1/V Σ_a Σ_p Σ_n f(m + d_ap - d_an), over V triplets: those of all rows of C, also of those that are no anchors
     # g_apn = f'(m + d_ap - d_an) / V, with f'(x) = e^x / (1 + e^x) for f(x) = ln(1 + e^x), 1(x > 0) for the hinge
     # ∂L/∂d_ap = Σ_n g_apn
@@ -195,7 +196,7 @@ def batch_hard_triplet(
     if len(rows) == 0:
         return rows.sum()
     same, kept, kept_anchors, count = _pairs(labels, mask, anchors)
-    # The matrix only selects the rows; the gradient is that of their 2n distances instead of n².
+    # f(m + d[same].max(1) - d[~same].min(1)), but the matrix only selects the rows: 2n distances have gradients, not n².
     distance = _distances(rows.detach(), anchors, squared=False)
     nearest, nearest_row = distance.masked_fill(same | ~kept, torch.inf).min(1)
     distance.masked_fill_(~(same & kept), -torch.inf)
@@ -231,7 +232,7 @@ def batch_mean_triplet(
     """
     distance = _distances(_ranked(logits, labels, l2_normalize), anchors, squared)
     same, kept, kept_anchors, count = _pairs(labels, mask, anchors)
-    # Both sums are one, Σ_b w_ab d_ab over all rows b:
+    # f(m + (d * same).sum(1) / n - (d * ~same).sum(1) / n), where both sums are one, Σ_b w_ab d_ab over all rows b:
     #     w_ab =  1/|C|  if b is a positive of a; b = a changes nothing, because d_aa = 0
     #     w_ab = -1/|C|  if b is a negative of a
     #     w_ab =  0      if b is not in C
@@ -265,7 +266,8 @@ def contrastive(
         s: the cosine similarity, as in the SimCLR paper to which Eq. (7) refers, or the dot product. For L2-normalized
         rows they are the same; without normalization the dot product has no bound.
     """
-    # L = 1/V Σ_a Σ_p softplus(S_a - s_ap/T) over V pairs of rows of C, with S_a = ln Σ_n e^(s_an/T)
+    # As matrices: softplus(S[:, None] - s/T)[pairs].mean(), where S_a = ln Σ_n e^(s_an/T). With its gradient:
+    # L = 1/V Σ_a Σ_p softplus(S_a - s_ap/T), over V pairs of rows of C
     # g_ap = σ(S_a - s_ap/T) / V
     # ∂L/∂(s_ap/T) = -g_ap
     # ∂L/∂(s_an/T) = e^(s_an/T - S_a) Σ_p g_ap

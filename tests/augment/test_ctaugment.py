@@ -7,16 +7,12 @@ import torch
 from real_images import photographs
 from torch import Tensor
 
-from rankingmatch.augment import (
-    CTAUGMENT_NAMES,
-    CTAUGMENT_OPERATIONS,
-    CTAugment,
-    augmented,
-)
+from rankingmatch.augment import CTAUGMENT_NAMES, CTAUGMENT_OPERATIONS, CTAugment, augmented
 from rankingmatch.augment.ctaugment import bin_weights
 
 BINS = 17
 BINS_OF = torch.tensor([operation.bins for operation in CTAUGMENT_OPERATIONS.values()])
+OWN = torch.arange(BINS) < BINS_OF[:, None]
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -38,7 +34,7 @@ def naive_weights(rates: list[float]) -> list[float]:
 
 def test_weights_equal_their_definition() -> None:
     rates = learned_rates()
-    weights = bin_weights(rates, BINS_OF)
+    weights = bin_weights(rates, OWN)
     for number, bins in enumerate(BINS_OF.tolist()):
         expected = naive_weights(rates[number, :bins].tolist()) + [0.0] * (BINS - bins)
         assert weights[number].tolist() == pytest.approx(expected)
@@ -54,7 +50,7 @@ def test_bins_are_drawn_by_their_weights_and_magnitudes_lie_in_their_bin() -> No
     policy = CTAugment(rates=learned_rates(3))
     draw = policy.draw(60_000, 8, 8, generator())
     operation, number = draw.operation.flatten(), draw.bin.flatten()
-    weights = bin_weights(policy.rates, BINS_OF)
+    weights = bin_weights(policy.rates, OWN)
     assert (weights[operation, number] > 0).all()
     assert torch.equal((draw.magnitude.flatten() * BINS_OF[operation]).long(), number)
     for index in range(len(CTAUGMENT_NAMES)):

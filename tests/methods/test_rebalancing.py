@@ -14,12 +14,7 @@ from torch import Tensor
 from rankingmatch.augment import Policy, Weak
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import METHODS, Batch, Context, Task, hyperparameters_of, make_method
-from rankingmatch.methods.rebalancing import (
-    REMEDIES,
-    LogitAdjustment,
-    Rebalanced,
-    enqueue,
-)
+from rankingmatch.methods.rebalancing import REMEDIES, LogitAdjustment, Rebalanced, enqueue
 from rankingmatch.training.batches import make_batch
 from rankingmatch.training.loop import train, training_step
 

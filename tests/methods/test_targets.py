@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 
 from rankingmatch.methods import PseudoLabels, Task
 from rankingmatch.methods.freematch import fairness_loss
-from rankingmatch.methods.targets import (
-    LearnedLabels,
-    decay_at_length,
-    pseudo_label,
-)
+from rankingmatch.methods.targets import LearnedLabels, decay_at_length, pseudo_label
 
 
 def test_a_pseudo_label_is_confident_from_the_threshold_on() -> None:

@@ -26,15 +26,7 @@ from rankingmatch.augment.operations import (
     apply_operations,
     register_operation,
 )
-from rankingmatch.augment.policies import (
-    Policy,
-    RandAugment,
-    ViewSettings,
-    Weak,
-    augmented,
-    cutout,
-    view_policies,
-)
+from rankingmatch.augment.policies import Policy, RandAugment, ViewSettings, Weak, augmented, cutout, view_policies
 
 __all__ = [
     "CTAUGMENT_NAMES",

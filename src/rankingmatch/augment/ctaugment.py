@@ -98,16 +98,17 @@ class CTAugment:
             raise ConfigError(f"an operation is named twice: {', '.join(self.operation_names)}")
         self._table = find_operations(self.operation_names, {**OPERATIONS, **CTAUGMENT_OPERATIONS})
         self._bins = torch.tensor([operation.bins for operation in self._table])
+        self._own = torch.arange(int(self._bins.max())) < self._bins[:, None]  # (operations, most bins)
         if self.rates is None:
-            self.rates = self._initial_rates()
+            self.rates = torch.ones(self._own.shape, dtype=torch.float64)
 
     def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> CTADraw:
         """Draw operations uniformly, with replacement, and their bins by the bins' weights."""
-        return self._draw(count, height, width, generator, bin_weights(self.rates, self._bins))
+        return self._draw(count, height, width, generator, bin_weights(self.rates, self._own))
 
     def draw_probe(self, count: int, height: int, width: int, generator: torch.Generator) -> CTADraw:
         """Draw operations uniformly, with replacement, and their bins uniformly."""
-        return self._draw(count, height, width, generator, _own_bins(self.rates, self._bins).double())
+        return self._draw(count, height, width, generator, self._own.double())
 
     def _draw(self, count: int, height: int, width: int, generator: torch.Generator, weights: Tensor) -> CTADraw:
         shape = (count, self.operations)
@@ -165,7 +166,7 @@ class CTAugment:
 
         Operations that the policy does not use are ignored; those that are missing start at 1.
         """
-        rates = self._initial_rates()
+        rates = torch.ones_like(self.rates)
         for row, (name, bins) in enumerate(zip(self.operation_names, self._bins.tolist(), strict=True)):
             if name in state:
                 if state[name].shape != (bins,):
@@ -173,20 +174,12 @@ class CTAugment:
                 rates[row, :bins] = state[name]
         self.rates = rates
 
-    def _initial_rates(self) -> Tensor:
-        return torch.ones(len(self._bins), int(self._bins.max()), dtype=torch.float64)
 
-
-def bin_weights(rates: Tensor, bins: Tensor) -> Tensor:
+def bin_weights(rates: Tensor, own: Tensor) -> Tensor:
     """Weights by which bins are drawn: rate + 0.01, divided by the operation's largest, 0 if below the threshold.
 
-    `rates` is (operations, most bins), `bins` (operations,) the number of bins that each operation has.
+    `rates` is (operations, most bins), and `own` says which bins each operation has.
     """
-    weights = torch.where(_own_bins(rates, bins), rates + 0.01, 0.0)
+    weights = torch.where(own, rates + 0.01, 0.0)
     weights = weights / weights.amax(1, keepdim=True)
     return torch.where(weights < THRESHOLD, 0.0, weights)
-
-
-def _own_bins(rates: Tensor, bins: Tensor) -> Tensor:
-    """(operations, most bins) mask of the bins that each operation has."""
-    return torch.arange(rates.shape[1]) < bins[:, None]

@@ -53,7 +53,6 @@ class AdaMatch(Method):
         # c_τ = τ · mean confidence of the labeled weak views
         confident = targets.amax(1) >= self.relative_threshold * known.amax(1).mean()
         labeled_ce = F.cross_entropy(labeled_weak, batch.labels) + F.cross_entropy(labeled_strong, batch.labels)
-        # H(q̃ · mask, ·) = mask · H(q̃, ·)
         unlabeled_ce = soft_cross_entropy(strong, targets * confident[:, None])
         # μ(s) = 1/2 - cos(min(π, 2πs/S)) / 2 rises from 0 to 1 over the first half of training.
         rising = 0.5 - math.cos(min(math.pi, 2 * math.pi * context.step / context.steps)) / 2

@@ -57,7 +57,6 @@ class CoMatch(Method):
                 self.embeddings[rows], self.probabilities[rows] = embeddings[-kept:], probabilities[-kept:]
                 self.written += kept
             confident = targets.amax(1) >= self.threshold
-            # H(q · mask, ·) = mask · H(q, ·)
             unlabeled_ce = soft_cross_entropy(strong.logits, targets * confident[:, None])
             similarity = self.projection(strong.features) @ self.projection(other.features).T
             # The graph: W_ij = q_i·q_j if that is at least T, else 0, and W_ii = 1; each row is divided by its sum.

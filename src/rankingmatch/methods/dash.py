@@ -50,7 +50,6 @@ class Dash(ThreeViews):
         targets = torch.where(threshold <= self.least_loss, hard, sharpen(soft, self.sharpening))
         own = -(targets * outputs.weak.logits.log_softmax(1)).sum(1)
         used = (own <= threshold) & (after >= 0)
-        # H(t · used, ·) = used · H(t, ·)
         unlabeled_ce = soft_cross_entropy(outputs.strong.logits, targets * used[:, None])
         total = labeled_ce + self.unlabeled_weight * unlabeled_ce
         pseudo = PseudoLabels(targets.argmax(1), used)

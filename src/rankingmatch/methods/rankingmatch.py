@@ -8,27 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rankingmatch import losses
 from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option, options_of
-from rankingmatch.losses import (
-    Similarity,
-    batch_all_triplet,
-    batch_hard_triplet,
-    batch_mean_triplet,
-    contrastive,
-    masked_cross_entropy,
-    over_processes,
-)
 from rankingmatch.methods.passes import ViewOutputs
 from rankingmatch.methods.protocol import Batch, Context, Losses, PseudoLabels, Task, register_method, shared
 from rankingmatch.methods.rebalancing import Rebalanced
 from rankingmatch.networks import Output
 
 RANKING_LOSSES: dict[str, Callable[..., Tensor]] = {
-    "bm": batch_mean_triplet,
-    "bh": batch_hard_triplet,
-    "ba": batch_all_triplet,
-    "ct": contrastive,
+    "bm": losses.batch_mean_triplet,
+    "bh": losses.batch_hard_triplet,
+    "ba": losses.batch_all_triplet,
+    "ct": losses.contrastive,
 }
 TRIPLETS = ("bm", "bh", "ba")
 
@@ -71,7 +63,7 @@ class RankingMatch(Rebalanced):
         used_by=("bh",),
     )
     temperature: float = option(0.2, "T: temperature of the contrastive loss.", interval="(0, inf)", used_by=("ct",))
-    similarity: Similarity = option(
+    similarity: losses.Similarity = option(
         "cosine",
         "Contrastive: cosine, as in SimCLR, or dot product, which is unbounded without {l2_normalize}.",
         used_by=("ct",),
@@ -104,7 +96,7 @@ class RankingMatch(Rebalanced):
         # Loss elements of unlabeled images: pseudo-labels, Eq. (3), and the ranking loss of the strong views.
         confidence, label = outputs.weak.logits.softmax(1).max(1)
         confident = confidence >= self.threshold
-        unlabeled_ce = masked_cross_entropy(outputs.strong_logits, label, confident)
+        unlabeled_ce = losses.masked_cross_entropy(outputs.strong_logits, label, confident)
         unlabeled_rank = self._rank(outputs.strong, label, None if self.rank_all else confident)
 
         # The total loss: Eq. (1).
@@ -117,4 +109,4 @@ class RankingMatch(Rebalanced):
     def _rank(self, output: Output, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """L^Rank of the rows C in the mask, one of Eq. (4) to (7) or the sum of two."""
         rows = output.logits if self.rank_on == "logits" else output.features
-        return torch.stack([over_processes(loss, rows, labels, mask=mask) for loss in self.ranking_losses]).sum()
+        return torch.stack([losses.over_processes(loss, rows, labels, mask=mask) for loss in self.ranking_losses]).sum()

@@ -58,9 +58,6 @@ def with_weak_logits(outputs: ViewOutputs, logits: Tensor) -> ViewOutputs:
     return outputs._replace(weak=Output(logits, outputs.weak.features))
 
 
-# --- distributions -------------------------------------------------------------------------------------------
-
-
 class DistributionAlignment(Remedy):
     """Distribution alignment (Berthelot et al., 2020): pseudo-labels that are distributed as the labels are.
 
@@ -123,9 +120,6 @@ class DebiasedPseudoLabels(Remedy):
         update_average(self.average, mean, 1 - statistics_momentum(context.steps))
         shifted = outputs.strong_logits + self.strength * safe_log(self.average)
         return with_weak_logits(outputs, debiased)._replace(strong_logits=shifted)
-
-
-# --- labels for unlabeled images -----------------------------------------------------------------------------
 
 
 class ClassRebalancingSelfTraining(Remedy):
@@ -241,9 +235,6 @@ def refined(probabilities: Tensor, wanted: Tensor) -> Tensor:
             if bool((gap.abs() < 1e-9).all()):
                 break
     return (log_p - nu * entropy).softmax(1)
-
-
-# --- features ------------------------------------------------------------------------------------------------
 
 
 class AuxiliaryBalancedClassifier(Remedy):

@@ -54,7 +54,6 @@ class SimMatch(Method):
                 calibrated = similarity * (aligned @ one_hot.T)
                 calibrated /= calibrated.sum(1, keepdim=True).clamp(min=torch.finfo(aligned.dtype).tiny)
             confident = targets.amax(1) >= self.threshold
-            # H(p̂ · mask, ·) = mask · H(p̂, ·)
             unlabeled_ce = soft_cross_entropy(strong.logits, targets * confident[:, None])
             instance_ce = soft_cross_entropy(self._similarities(strong.features), calibrated)
         total = labeled_ce + self.unlabeled_weight * unlabeled_ce + self.instance_weight * instance_ce

@@ -196,7 +196,7 @@ def batch_hard_triplet(
     if len(rows) == 0:
         return rows.sum()
     same, kept, kept_anchors, count = _pairs(labels, mask, anchors)
-    # f(m + d[same].max(1) - d[~same].min(1)), but the matrix only selects the rows: 2n distances have gradients, not n².
+    # f(m + d[same].max(1) - d[~same].min(1)), where the matrix only selects rows: 2n distances have gradients, not n².
     distance = _distances(rows.detach(), anchors, squared=False)
     nearest, nearest_row = distance.masked_fill(same | ~kept, torch.inf).min(1)
     distance.masked_fill_(~(same & kept), -torch.inf)

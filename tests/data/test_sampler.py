@@ -25,7 +25,7 @@ def test_every_row_comes_once_before_any_comes_again(size: int, count: int, step
         assert sorted(rows[start : start + size]) == list(range(size))
 
 
-@pytest.mark.parametrize("count", [1, 4, 7, 20])
+@pytest.mark.parametrize("count", [1, 7, 20])
 def test_a_step_needs_no_history(count: int) -> None:
     rows = stream(POOL, count, 12)
     alone = rows_of_step(POOL, count, 0, Purpose.UNLABELED_ROWS, 9)
@@ -51,7 +51,7 @@ def test_a_computed_order_is_a_permutation(size: int, seed: int) -> None:
     assert sorted(shuffled(np.arange(size), size, keys)) == list(range(size))
 
 
-@pytest.mark.parametrize("size", [2, 5, 17, 40])
+@pytest.mark.parametrize("size", [2, 5, 17])
 def test_every_row_is_equally_likely_at_every_place(size: int) -> None:
     count = 2_000
     drawn = orders(size, count)
@@ -63,7 +63,7 @@ def test_every_row_is_equally_likely_at_every_place(size: int) -> None:
 
 
 def test_neighbors_in_a_computed_order_are_independent() -> None:
-    size, count = 6, 6_000
+    size, count = 6, 3_000
     drawn = orders(size, count)
     pairs = np.bincount(drawn[:, 2] * size + drawn[:, 3], minlength=size * size).reshape(size, size)
     expected = count / (size * (size - 1))

@@ -74,7 +74,7 @@ def test_images_are_as_announced(name: str, image_size: int | None, photos: Path
     assert evaluated + (0 if source.is_folder else held_out) == source.evaluated
 
 
-@pytest.mark.parametrize("count", [1, 40, 1797, 3068, 4999, 5000, 20_000, 100_000, 10**8])
+@pytest.mark.parametrize("count", [1, 1797, 4999, 5000, 20_000, 10**8])
 @pytest.mark.parametrize("side", [8, 32, 64, 224])
 def test_every_size_and_number_of_images_gets_settings_of_the_right_type_and_range(side: int, count: int) -> None:
     config = assemble("digits", "rankingmatch-bm", suggested_settings(side, side, 3, count))

@@ -174,22 +174,18 @@ def test_exactly_the_given_number_of_labels_is_kept() -> None:
         assert kept == sorted(kept, reverse=True)
 
 
-def test_labels_and_unlabeled_images_have_the_same_tail_unless_told_otherwise() -> None:
-    labeled, unlabeled = split_counts(make_split(ten(), DataSettings(labels=98, imbalance=20), seed=0))
-    assert sum(labeled) == 98
-    assert unlabeled == literature(60 - labeled[0], 10, 20)
-    _, flat = split_counts(make_split(ten(), DataSettings(labels=98, imbalance=20, unlabeled_imbalance=1), seed=0))
-    assert flat == [60 - labeled[0]] * 10
-    _, reverse = split_counts(
-        make_split(ten(), DataSettings(labels=98, imbalance=20, unlabeled_imbalance=0.05), seed=0)
-    )
-    assert reverse == literature(60 - labeled[-1], 10, 20)[::-1]
-
-
-def test_unlabeled_images_alone_can_have_a_tail() -> None:
-    labeled, unlabeled = split_counts(make_split(ten(), DataSettings(labels=40, unlabeled_imbalance=8), seed=0))
-    assert labeled == [4] * 10
-    assert unlabeled == literature(56, 10, 8)
+@pytest.mark.parametrize(
+    ("labels", "imbalance", "unlabeled_imbalance", "ratio"),
+    [(98, 20, None, 20), (98, 20, 1, 1), (98, 20, 0.05, 0.05), (40, None, 8, 8)],
+)
+def test_unlabeled_images_have_the_tail_of_the_labels_unless_told_otherwise(
+    labels: int, imbalance: float | None, unlabeled_imbalance: float | None, ratio: float
+) -> None:
+    settings = DataSettings(labels=labels, imbalance=imbalance, unlabeled_imbalance=unlabeled_imbalance)
+    labeled, unlabeled = split_counts(make_split(ten(), settings, seed=0))
+    assert sum(labeled) == labels
+    reverse = literature(60 - labeled[-1], 10, 1 / ratio)[::-1]
+    assert unlabeled == (reverse if ratio < 1 else literature(60 - labeled[0], 10, ratio))
 
 
 def test_without_a_number_of_labels_the_tail_has_as_many_as_there_can_be() -> None:

@@ -182,13 +182,11 @@ def test_the_tables_are_written_in_every_form(once: Path, tmp_path: Path, capsys
         assert words in page
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 3
     assert "\\toprule" in (tmp_path / "t.tex").read_text()
-
-
-def test_machine_readable_lines_are_one_per_run(once: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [json.loads(line) for line in bench(once, capsys, as_json=True).splitlines()]
-    assert [(line["row"], line["fold"]) for line in lines] == [
-        (row, fold) for fold in (0, 1) for row in ("supervised", "fixmatch-ra")
-    ]
+    grid = [("supervised", 0), ("fixmatch-ra", 0), ("supervised", 1), ("fixmatch-ra", 1)]
+    assert [(line["row"], line["fold"]) for line in lines] == grid
+    with pytest.raises(ConfigError, match="csv nowhere"):  # before anything runs
+        OutputFiles(csv=Path("nowhere/t.csv")).check()
 
 
 def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
@@ -218,11 +216,6 @@ def test_the_folds_are_told_one_by_one(once: Path) -> None:
     assert lines[2].startswith("| supervised | Digits, 40 labels | ")
     assert lines[2].count(",") == 2  # the column's own, and the one between two folds
     assert details(outcome) in markdown_page([outcome], "x")
-
-
-def test_a_place_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="csv nowhere"):
-        OutputFiles(csv=Path("nowhere/t.csv")).check()
 
 
 # --- several recipes -----------------------------------------------------------------------------------------

@@ -2,17 +2,8 @@
 
 import pytest
 
-from rankingmatch.bench.recipe import (
-    SCALES,
-    Cell,
-    Recipe,
-    Scale,
-    cells,
-    parse_recipe,
-    read_recipe,
-    recipe_names,
-    scaled,
-)
+from rankingmatch.bench import Recipe, parse_recipe, read_recipe, recipe_names
+from rankingmatch.bench.recipe import SCALES, Cell, Scale, cells, scaled
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import benchmark
 

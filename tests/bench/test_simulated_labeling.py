@@ -96,17 +96,15 @@ def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
         monkeypatch.setattr(f"{module}.source_commit", lambda: commits[-1])
 
     def errors(seeds: int) -> list[list[float]]:
-        command = ["bench", "labeling", "my/digits", "--seeds", str(seeds), "--keep", str(tmp_path / "new"), "--json"]
-        command += ["--method", LOGISTIC_REGRESSION]
-        done = CliRunner().invoke(cli, command, catch_exceptions=False)
+        given = ["--seeds", str(seeds), "--keep", str(tmp_path / "new"), "--json", "--method", LOGISTIC_REGRESSION]
+        done = CliRunner().invoke(cli, ["bench", "labeling", "my/digits", *given], catch_exceptions=False)
         return [json.loads(line)["test_error"] for line in done.stdout.splitlines()]
 
     first = errors(1)
     assert errors(2)[:2] == first
     assert simulated == [(0, "ours"), (0, "random"), (1, "ours"), (1, "random")]
-    assert {
-        row["data"] for row in read_measurement(tmp_path / "new/labeling-my_digits-logistic-regression.json").rows
-    } == {digits.title}
+    kept = read_measurement(tmp_path / "new/labeling-my_digits-logistic-regression.json")
+    assert {row["data"] for row in kept.rows} == {digits.title}
     commits.append("ba9876543210")
     assert errors(1) == first
     assert len(simulated) == 6
@@ -114,9 +112,7 @@ def test_labelings_are_kept_and_not_simulated_again_with_the_same_code(
 
 def test_a_damaged_file_of_labelings_is_named(tmp_path: Path) -> None:
     path = tmp_path / "labeling-digits.json"
-    keep_rows(
-        path, "rankingmatch bench labeling", [{"order": "ours", "seed": "zero", "sizes": [], "errors": [], "looks": []}]
-    )
+    keep_rows(path, "bench", [{"order": "ours", "seed": "zero", "sizes": [], "errors": [], "looks": []}])
     with pytest.raises(RunError, match=r"labeling-digits.json .*seed is 'zero'"):
         read_labelings(path)
 

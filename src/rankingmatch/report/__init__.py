@@ -81,24 +81,23 @@ def page_content(
         sections[section.key] = section.build(report)
     progress("writing the report", len(known), len(known))
     datasets = ", ".join(dict.fromkeys(run.dataset for run in runs))
-    headers: list[RunHeader] = [
-        {
-            "name": run.name,
-            "directory": run.directory,
-            "dataset": run.dataset,
-            "method": run.method,
-            "labels": run.labels,
-            "unlabeled": run.unlabeled_total,
-            "seed": run.seed,
-            "classes": list(run.classes),
-            "status": run.status.value,
-        }
-        for run in runs
-    ]
     return {
         "created": datetime.date.today().isoformat(),
         "title": f"{runs[0].method if len(runs) == 1 else f'{len(runs)} runs'} on {datasets}",
-        "runs": headers,
+        "runs": [
+            {
+                "name": run.name,
+                "directory": run.directory,
+                "dataset": run.dataset,
+                "method": run.method,
+                "labels": run.labels,
+                "unlabeled": run.unlabeled_total,
+                "seed": run.seed,
+                "classes": list(run.classes),
+                "status": run.status.value,
+            }
+            for run in runs
+        ],
         "sections": sections,
         "sprites": {key: sprite.to_data() for key, sprite in report.sprites.items()},
     }

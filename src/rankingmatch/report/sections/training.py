@@ -51,20 +51,15 @@ def training_panels(run: RunData) -> list[PanelData]:
     losses = sorted(_losses([run]), key=lambda key: key == "loss_total")
     confident = _recorded(run, "confident", "confident, of all", 100)
     correct = _recorded(run, "purity", "correct, of the confident", 100)
+    errors = [_recorded(run, "test_error", "test"), _recorded(run, "val_error", "validation")]
     panels = [
         _panel("losses", "Losses", "loss", [_recorded(run, key, _loss_name(key)) for key in losses]),
-        _panel(
-            "errors",
-            "Error",
-            "error %",
-            [_recorded(run, "test_error", "test"), _recorded(run, "val_error", "validation")],
-        ),
+        _panel("errors", "Error", "error %", errors),
         _panel("pseudo_labels", "Pseudo-labels", "%", [confident, correct]),
         class_share_panel(run, "Share of each class among the pseudo-labels"),
         _panel("learning_rate", "Learning rate", "η", [_recorded(run, "learning_rate", "learning rate")]),
-        *cost_panels([run]),
     ]
-    return _drawn(panels)
+    return _drawn([*panels, *cost_panels([run])])
 
 
 def comparison_panels(runs: list[RunData]) -> list[PanelData]:

@@ -29,7 +29,7 @@ fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
 	$(BIN)/python tests/helpers/fuzzing.py --files 10000
 
 crash: $(READY)  ## kill training 50 times at random, and before every file operation
-	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/cli/test_crashes.py
+	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/cli/test_interruptions.py
 
 lint: $(READY)  ## check style, types and layers
 	$(BIN)/ruff check .

@@ -1,13 +1,10 @@
-"""Through the command line, as a user would: in a process of its own."""
+"""Through the command line, as a user would."""
 
 import json
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,9 @@ import torch
 from command import run_command
 from filelock import FileLock
 from image_folders import digit_files
+from killing import content
 from safetensors.torch import load_file
+from tiny import RECIPE_TEXT
 
 from rankingmatch.cli import main
 from rankingmatch.runs.config import all_option_names
@@ -25,31 +24,12 @@ QUICK = ["--steps", "40", "--batch-size", "8", "--mu", "2", "--network", "wrn-10
 QUICK += ["--evaluate-every", "4", "--no-report"]
 
 
-def start(*arguments: str | Path, cwd: Path) -> "subprocess.Popen[str]":
-    """As a user's shell does it, for signals."""
-    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background inherit "ignore"
-    )
-
-
-def rankingmatch(*arguments: str | Path, cwd: Path) -> tuple[int, str, str]:
-    done = run_command(*arguments, cwd=cwd)
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that went through without interruption."""
-    place = tmp_path_factory.mktemp("finished")
-    code, _, err = rankingmatch("train", "digits", *QUICK, "--out", "run", cwd=place)
-    assert code == 0, err
-    return place / "run"
+    run = tmp_path_factory.mktemp("finished") / "run"
+    main(["train", "digits", *QUICK, "--quiet", "--out", str(run)])
+    return run
 
 
 # --- train ---------------------------------------------------------------------------------------------------
@@ -71,15 +51,15 @@ def test_a_run_directory_holds_what_the_design_says(finished: Path) -> None:
 
 
 def test_plain_lines_when_not_a_terminal(tmp_path: Path) -> None:
-    code, out, err = rankingmatch("train", "digits", *QUICK, "--steps", "4", cwd=tmp_path)
-    assert code == 0
-    assert "\x1b" not in err + out
-    step = next(line for line in err.splitlines() if line.startswith("step 4/4"))
+    done = run_command("train", "digits", *QUICK, "--steps", "4", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stderr + done.stdout
+    step = next(line for line in done.stderr.splitlines() if line.startswith("step 4/4"))
     for word in ("labeled_ce", "unlabeled_rank", "confident", "val error", "test error", "images/s", "0:00 left"):
         assert word in step
-    assert "test error" in out
+    assert "test error" in done.stdout
     for command in ("evaluate", "predict", "export"):
-        assert f"rankingmatch {command} runs/digits-40-rankingmatch-bm-0" in out
+        assert f"rankingmatch {command} runs/digits-40-rankingmatch-bm-0" in done.stdout
 
 
 def test_json_lines_are_json_and_nothing_else(
@@ -87,7 +67,7 @@ def test_json_lines_are_json_and_nothing_else(
 ) -> None:
     monkeypatch.setattr("rankingmatch.runs.display.SECONDS_BETWEEN_EVENTS", 0.0)
     folder = digit_files(tmp_path / "digits")
-    main(["train", str(folder), "--json", "--no-report", *QUICK, "--steps", "8", "--out", str(tmp_path / "run")])
+    main(["train", str(folder), "--json", *QUICK, "--steps", "8", "--out", str(tmp_path / "run")])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     loading = [event for event in events if event["event"] == "loading"]
     assert loading[-1]["done"] == loading[-1]["total"]
@@ -99,47 +79,6 @@ def test_json_lines_are_json_and_nothing_else(
     assert (result["event"], result["test_error"]) == ("result", evaluation["test_error"])
 
 
-# --- resume --------------------------------------------------------------------------------------------------
-
-
-def wait_until(met: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + 60
-    while not met():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def without_times(run: Path) -> list[str]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    costs = ("seconds", "images_per_second", "step_seconds", "memory")
-    return [json.dumps({k: v for k, v in line.items() if k not in costs}) for line in lines]
-
-
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_run_ends_byte_identical(sent: signal.Signals, finished: Path, tmp_path: Path) -> None:
-    run, metrics = tmp_path / "run", tmp_path / "run/metrics.jsonl"
-    # SIGKILL leaves no time for anything, so checkpoints must be there; the others must make one when they come.
-    every = ["--checkpoint-steps", "3"] if sent == signal.SIGKILL else []
-    process = start("train", "digits", *QUICK, "--out", run, *every, cwd=tmp_path)
-    wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 3, process)
-    os.kill(process.pid, sent)
-    _, err = process.communicate(timeout=60)
-    assert not (run / "result.json").exists(), "the run was over before the signal came"
-    if sent != signal.SIGKILL:
-        assert process.returncode == 130
-        assert f"rankingmatch train --resume --out {run}" in err
-    reached = max(json.loads(path.read_text())["step"] for path in run.glob("checkpoints/*.json"))
-    assert reached >= 3
-    code, out, err = rankingmatch("train", "--resume", "--out", run, "--json", "--no-report", cwd=tmp_path)
-    assert code == 0, err
-    begun = next(event for line in out.splitlines() if (event := json.loads(line))["event"] == "start")
-    assert begun["step"] == reached, "it started anew instead of going on"
-    assert (run / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
-    assert (run / "best.safetensors").read_bytes() == (finished / "best.safetensors").read_bytes()
-    assert without_times(run) == without_times(finished)
-
-
 def test_resuming_a_finished_run_says_its_result_again(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (finished / "model.safetensors").read_bytes()
     main(["train", "--resume", "--out", str(finished), "--no-report"])
@@ -147,12 +86,29 @@ def test_resuming_a_finished_run_says_its_result_again(finished: Path, capsys: p
     assert (finished / "model.safetensors").read_bytes() == before
 
 
-def test_resume_starts_a_run_that_is_not_there_and_quiet_prints_nothing(tmp_path: Path) -> None:
-    given = ("train", "digits", *QUICK, "--steps", "4", "--resume", "--quiet")
-    assert rankingmatch(*given, cwd=tmp_path) == (0, "", "")
+@pytest.mark.parametrize("rate", ["1e5", "1e30"])
+def test_a_diverging_run_is_recorded_with_its_step(
+    rate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Callable[..., str]
+) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(SystemExit) as left:
+        main(["train", "digits", *QUICK, "--learning-rate", rate, "--out", str(run), "--checkpoint-steps", "1"])
+    assert left.value.code == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("error: training diverged")
+    assert "--learning-rate" in last
+    saved = list(run.rglob("*.safetensors"))
+    assert saved
+    for path in saved:
+        weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
+        assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
+    assert "diverged" in refused("evaluate", run)
+    result = json.loads((run / "result.json").read_text())
+    assert result["diverged_at"] >= 0
+    assert result["test_error"] is None
 
 
-# --- evaluate, methods, datasets, bench ----------------------------------------------------------------------
+# --- evaluate, methods, datasets, bench, help ----------------------------------------------------------------
 
 
 def test_evaluate_agrees_with_training(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,83 +132,35 @@ def test_methods_and_datasets_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert "digits" in capsys.readouterr().out
 
 
-def test_bench_runs_a_grid_once_and_writes_its_table(tmp_path: Path) -> None:
-    recipe = tmp_path / "mine.toml"
-    recipe.write_text(
-        'title = "Mine"\nmethods = ["supervised", "fixmatch-ra"]\nfolds = 2\n[datasets.digits]\nlabels = [40]\n'
-        "[settings]\nbatch_size = 8\nmu = 1\nthreads = 1\n"
-    )
-    command: list[str | Path] = ["bench", recipe, "--set", "steps=4", "--jobs", "2", "--markdown", "table.md"]
-    code, out, err = rankingmatch(*command, cwd=tmp_path)
-    assert code == 0, err
+def test_bench_passes_its_options_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.toml").write_text(RECIPE_TEXT)
+    options = ["--set", "steps=2", "--folds", "1", "--markdown", str(tmp_path / "table.md")]
+    main(["bench", str(tmp_path / "mine.toml"), *options, "--out", str(tmp_path / "runs")])
+    out, err = capsys.readouterr()
     assert "Mine" in out
-    assert "[4/4] " in err
-    table = (tmp_path / "table.md").read_text()
-    rows = [line for line in table.splitlines() if line.startswith(("| supervised", "| fixmatch-ra"))]
-    assert [row.count(" ± ") for row in rows] == [1, 1, 1, 1]  # test errors, then validation errors
-    assert f"rankingmatch {' '.join(map(str, command))}" in table
-    runs = sorted((tmp_path / "runs/bench/mine").iterdir())
-    assert len(runs) == 4
-    made = [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
-    assert rankingmatch("bench", recipe, "--set", "steps=4", "--json", cwd=tmp_path)[0] == 0
-    assert made == [(run / "model.safetensors").stat().st_mtime_ns for run in runs]
-
-
-@pytest.mark.parametrize("rate", ["1e5", "1e30"])
-def test_a_diverging_run_is_recorded_with_its_step(rate: str, tmp_path: Path) -> None:
-    arguments = ["train", "digits", *QUICK, "--learning-rate", rate, "--out", "run", "--checkpoint-steps", "1"]
-    code, _, err = rankingmatch(*arguments, cwd=tmp_path)
-    assert code == 1
-    assert err.splitlines()[-1].startswith("error: training diverged")
-    saved = list((tmp_path / "run").rglob("*.safetensors"))
-    assert saved
-    for path in saved:
-        weights = {name: value for name, value in load_file(path).items() if not name.startswith("momentum.")}
-        assert all(torch.isfinite(value).all() for value in weights.values()), f"{path} holds a sick state"
-    assert "--learning-rate" in err
-    code, _, err = rankingmatch("evaluate", "run", cwd=tmp_path)
-    assert code == 2
-    assert "diverged" in err
-    result = json.loads((tmp_path / "run/result.json").read_text())
-    assert result["diverged_at"] >= 0
-    assert result["test_error"] is None
-
-
-# --- help ----------------------------------------------------------------------------------------------------
+    assert "[2/2] " in err
+    assert "| fixmatch-ra" in (tmp_path / "table.md").read_text()
+    results = [json.loads(path.read_text()) for path in (tmp_path / "runs/mine").glob("*/result.json")]
+    assert {(result["method"], result["steps"]) for result in results} == {("supervised", 2), ("fixmatch-ra", 2)}
 
 
 def test_help_needs_no_torch(tmp_path: Path) -> None:
-    program = (
-        "import sys; sys.argv=['rankingmatch','--help']\nfrom rankingmatch.__main__ import main\n"
-        "try:\n main()\nexcept SystemExit: pass\n"
-    )
-    program += "print('torch' in sys.modules, 'numpy' in sys.modules)"
-    out = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
-    ).stdout
-    assert out.splitlines()[-1] == "False False"
+    program = "import atexit, sys; from rankingmatch.__main__ import main\n"
+    program += "atexit.register(lambda: print({'torch', 'numpy'} & {*sys.modules}))\nmain(['--help'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
     for command in ("train", "evaluate", "report", "methods", "datasets", "bench"):
-        assert f"  {command}" in out
+        assert f"  {command}" in done.stdout
 
 
-def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(tmp_path: Path) -> None:
-    code, out, _ = rankingmatch("train", "--help", cwd=tmp_path)
-    assert code == 0
-    words = " ".join(out.split())
+def test_every_hyper_parameter_is_a_flag_whose_help_names_the_symbol(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
     assert all("--" + name.replace("_", "-") in words for name in all_option_names())
-    for flag, symbol in {
-        "--batch-size": "B:",
-        "--mu": "μ:",
-        "--learning-rate": "η:",
-        "--steps": "S:",
-        "--threshold": "τ:",
-        "--margin": "m:",
-        "--temperature": "T:",
-        "--unlabeled-weight": "λ_u:",
-        "--ranking-weight": "λ_r:",
-    }.items():
-        assert flag in words
-        assert symbol in words[words.index(flag) : words.index(flag) + 60]
+    symbols = {"batch-size": "B:", "mu": "μ:", "learning-rate": "η:", "steps": "S:", "threshold": "τ:", "margin": "m:"}
+    symbols |= {"temperature": "T:", "unlabeled-weight": "λ_u:", "ranking-weight": "λ_r:"}
+    for name, symbol in symbols.items():
+        assert symbol in words[words.index(f"--{name}") :][:60], name
 
 
 # --- bad input -----------------------------------------------------------------------------------------------
@@ -364,19 +272,19 @@ def test_an_output_directory_that_is_not_free_is_refused(
 
 
 @pytest.mark.parametrize("name", ["config.json", "result.json"])
-@pytest.mark.parametrize("content", ['{"dataset": "digits"}', "[]", "{"])
-def test_a_damaged_file_of_a_run_is_named(name: str, content: str, copy: Path, refused: Callable[..., str]) -> None:
-    (copy / name).write_text(content)
+@pytest.mark.parametrize("text", ['{"dataset": "digits"}', "[]", "{"])
+def test_a_damaged_file_of_a_run_is_named(name: str, text: str, copy: Path, refused: Callable[..., str]) -> None:
+    (copy / name).write_text(text)
     assert str(copy / name) in refused("train", "--resume", "--out", copy)
 
 
-@pytest.mark.parametrize("content", ["{}", "garbage", '{"step": "x"}', '{"step": 1, "who": "me"}', "\x00"])
+@pytest.mark.parametrize("bad", ["{}", "garbage", '{"step": "x"}', '{"step": 1, "who": "me"}', "\x00"])
 def test_a_damaged_line_of_the_history_is_named_and_can_be_deleted(
-    content: str, copy: Path, refused: Callable[..., str]
+    bad: str, copy: Path, refused: Callable[..., str]
 ) -> None:
     good = (copy / "metrics.jsonl").read_text().splitlines(keepends=True)
     result = json.loads((copy / "result.json").read_text())
-    (copy / "metrics.jsonl").write_text("".join([good[0], f"{content}\n", *good[1:]]))
+    (copy / "metrics.jsonl").write_text("".join([good[0], f"{bad}\n", *good[1:]]))
     (copy / "result.json").unlink()
     line = refused("train", "--resume", "--out", copy)
     assert "metrics.jsonl" in line
@@ -387,21 +295,21 @@ def test_a_damaged_line_of_the_history_is_named_and_can_be_deleted(
 
 
 def test_a_deleted_model_is_written_again(copy: Path, refused: Callable[..., str]) -> None:
-    before = (copy / "model.safetensors").read_bytes()
+    before = content(copy)
     (copy / "model.safetensors").unlink()
     resume(copy)
-    assert (copy / "model.safetensors").read_bytes() == before
+    assert content(copy) == before
     (copy / "best.safetensors").unlink()
     assert "best.safetensors" in refused("evaluate", "--best", copy)
 
 
 def test_a_crash_while_a_run_is_created_blocks_nothing(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "new").mkdir()
     (tmp_path / "new/config.json.77.tmp").write_text("{")
-    main(["train", "digits", *QUICK, "--quiet", "--steps", "1", "--out", "new", "--resume"])
+    main(["train", "digits", *QUICK, "--quiet", "--steps", "1", "--out", str(tmp_path / "new"), "--resume"])
+    assert capfd.readouterr() == ("", "")
     (copy / "split.json").unlink()
     (copy / "result.json").unlink()
     shutil.rmtree(copy / "checkpoints")  # the first one is written after split.json

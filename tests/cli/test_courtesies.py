@@ -5,7 +5,6 @@ import os
 import pty
 import re
 import select
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +24,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("courtesies") / "run"
     main(["train", "digits", *QUICK, "--out", str(path), "--quiet", "--license", "CC0: for | all"])
     return path
-
-
-def called(*arguments: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-    """As a user's shell does it."""
-    command = [sys.executable, "-m", "rankingmatch", *map(str, arguments)]
-    return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600)
 
 
 def on_a_terminal(*arguments: str | Path, **variables: str) -> bytes:
@@ -125,8 +118,9 @@ def test_the_shell_completes_names(
 
 
 def test_the_module_is_the_command() -> None:
-    assert called("--version").stdout == f"rankingmatch, version {__version__}\n"
-    assert "_rankingmatch_completion" in called(_RANKINGMATCH_COMPLETE="bash_source").stdout
+    assert run_command("--version").stdout == f"rankingmatch, version {__version__}\n"
+    completion = run_command(env={**os.environ, "_RANKINGMATCH_COMPLETE": "bash_source"})
+    assert "_rankingmatch_completion" in completion.stdout
 
 
 # --- extras: those of timm, ONNX and TensorBoard are tested beside what they do ---------------------------------

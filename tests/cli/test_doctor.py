@@ -6,7 +6,7 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -16,7 +16,6 @@ from rankingmatch.cli import main
 from rankingmatch.cli.printing import doctor_page
 from rankingmatch.runs import doctor
 
-FOR_DEVELOPERS = {"bench", "dev", "docs", "test"}
 SMALL = doctor.Case("wrn-10-1", 8, 1, "all", 2, "tests")
 
 
@@ -51,7 +50,7 @@ def test_what_is_missing_is_to_be_installed_and_progress_is_told(monkeypatch: py
 
     def version(name: str) -> str:
         if name in ("starlette", "rich"):
-            raise importlib.metadata.PackageNotFoundError(name)
+            raise importlib.metadata.PackageNotFoundError
         return installed(name)
 
     told: list[tuple[str, int, int | None]] = []
@@ -67,10 +66,7 @@ def test_what_is_missing_is_to_be_installed_and_progress_is_told(monkeypatch: py
 def test_a_network_that_cannot_be_measured_and_a_driver_without_its_torch_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: Any) -> Any:
-        raise torch.OutOfMemoryError("too little memory\nof this GPU")
-
-    monkeypatch.setattr(doctor, "_measure", fail)
+    monkeypatch.setattr(doctor, "_measure", Mock(side_effect=torch.OutOfMemoryError("too little memory\nof this GPU")))
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/nvidia-smi")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     found = doctor.examine("cpu")
@@ -80,4 +76,4 @@ def test_a_network_that_cannot_be_measured_and_a_driver_without_its_torch_are_re
 
 def test_every_extra_is_known() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - FOR_DEVELOPERS
+    assert set(doctor.EXTRAS) == set(project["optional-dependencies"]) - {"bench", "dev", "docs", "test"}

@@ -2,15 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from rankingmatch.cli import cli, main
-from rankingmatch.cli.flags import Flag, method_flags
+from rankingmatch.cli import cli
+from rankingmatch.cli.flags import method_flags
+from rankingmatch.cli.grids import bench_labeling
 from rankingmatch.core.errors import ConfigError, DataError, DivergedError
 from rankingmatch.core.options import HUGE, TINY, Option, check, options_of
 from rankingmatch.methods import METHODS, hyperparameters_of
@@ -66,38 +67,26 @@ def test_the_smallest_and_largest_number_train_or_are_refused(
     assert option.name in named
 
 
-def number_parameters() -> Iterator[tuple[click.Command, click.Option]]:
-    """The options of commands that are declared in click, and take a number."""
-    for command in cli.commands.values():
-        for parameter in command.params:
-            if isinstance(parameter, click.Option) and isinstance(parameter.type, type(click.INT) | type(click.FLOAT)):
-                yield command, parameter
+COMMANDS = {**cli.commands, "bench labeling": bench_labeling}
+NUMBER_FLAGS = [  # of commands, declared in click
+    (name, parameter)
+    for name, command in COMMANDS.items()
+    for parameter in command.params
+    if isinstance(parameter, click.Option) and isinstance(parameter.type, type(click.INT) | type(click.FLOAT))
+]
 
 
-@pytest.mark.parametrize(
-    ("command", "parameter"), list(number_parameters()), ids=lambda value: str(value.name).replace("_", "-")
-)
+@pytest.mark.parametrize(("name", "parameter"), NUMBER_FLAGS, ids=lambda value: str(getattr(value, "name", value)))
 def test_an_impossible_number_of_a_command_is_one_line(
-    command: click.Command, parameter: click.Option, capsys: pytest.CaptureFixture[str]
+    name: str, parameter: click.Option, refused: Callable[..., str]
 ) -> None:
-    required = ["digits" for one in command.params if isinstance(one, click.Argument)]
-    for value in map(str, IMPOSSIBLE):
-        with pytest.raises(SystemExit) as left:
-            main([str(command.name), *required, f"{parameter.opts[0]}={value}"])
-        assert left.value.code == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert said.startswith("error: ")
-        assert parameter.opts[0] in said
-
-
-def help_of(name: str) -> str:
-    (flag,) = (flag for flag in method_flags(METHODS) if flag.name == name)
-    assert isinstance(flag, Flag)
-    assert flag.help is not None
-    return flag.help
+    required = ["digits" for one in COMMANDS[name].params if isinstance(one, click.Argument)]
+    for value in (*IMPOSSIBLE, -1):
+        assert parameter.opts[0] in refused(*name.split(), *required, f"{parameter.opts[0]}={value}")
 
 
 def test_help_has_the_default_of_every_method() -> None:
-    assert "default 1.0, 10.0 for pi-model, 50.0 for mean-teacher" in help_of("unlabeled_weight")
-    assert "default 0.95, 0.8 for uda, 0.7 for finessl; in (0, 1]; for pseudo-label, uda" in help_of("threshold")
-    assert help_of("epsilon").endswith("[default 6.0; at least 0; for vat]")
+    help_of = {flag.name: str(flag.help) for flag in method_flags(METHODS)}
+    assert "default 1.0, 10.0 for pi-model, 50.0 for mean-teacher" in help_of["unlabeled_weight"]
+    assert "default 0.95, 0.8 for uda, 0.7 for finessl; in (0, 1]; for pseudo-label, uda" in help_of["threshold"]
+    assert help_of["epsilon"].endswith("[default 6.0; at least 0; for vat]")

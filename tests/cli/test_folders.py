@@ -14,7 +14,6 @@ import numpy as np
 import onnxruntime
 import pytest
 from image_folders import class_folders, digit_files, picture
-from torch import Tensor, nn
 
 from rankingmatch.cli import main
 from rankingmatch.cli.printing import describe_plan
@@ -117,17 +116,6 @@ def test_a_run_goes_on_from_elsewhere_but_not_with_other_images(
     assert "changed" in refused("train", "--resume", "--out", trained, "--quiet")
 
 
-def test_uneven_labels_are_named_and_can_be_balanced(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class_folders(place / "photos", each=2)
-    for number in range(20):
-        picture(place / "photos/red" / f"more{number}.png")
-    main(["train", "photos", "--method", "supervised", *SMALL, "--no-report", "--out", "uneven", "--quiet"])
-    assert any("'blue' has 2, 'red' has 22; the option balanced" in message for message in caplog.messages)
-    caplog.clear()
-    main(["train", "photos", "--method", "supervised", *SMALL, "--no-report", "--out", "even", "--balanced", "--quiet"])
-    assert caplog.messages == []
-
-
 # --- predict -------------------------------------------------------------------------------------------------
 
 
@@ -136,15 +124,18 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def evaluation(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    main(["evaluate", "run", *arguments, "--json"])
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
 def test_predictions_are_those_that_were_evaluated(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["evaluate", "run", "--json"])
-    own = json.loads(capsys.readouterr().out)
-    main(["evaluate", "run", "digits-files", "--json"])  # its test/
-    folder = json.loads(capsys.readouterr().out)
-    main(["evaluate", "run", "digits-files/test", "--json"])  # class folders
-    plain = json.loads(capsys.readouterr().out)
-    assert own["confusion"] == folder["confusion"] == plain["confusion"]
+    own = evaluation(capsys)
     assert own["images"] == 50
+    for data in ("digits-files", "digits-files/test"):  # a folder with a test/, and class folders
+        assert evaluation(capsys, data)["confusion"] == own["confusion"]
     main(["predict", "run", "digits-files/test", "--out", "p.csv", "--probabilities"])
     rows = table(trained.parent / "p.csv")
     assert list(rows[0]) == ["file", "label", "confidence", *"0123456789"]
@@ -160,10 +151,7 @@ def test_predict_evaluate_agree_where_images_must_be_resized(place: Path, capsys
     for part in ("labeled", "test"):
         class_folders(place / "photos" / part)
     main(["train", "photos", "--method", "supervised", *QUICK, "--image-size", "8", "--out", "run", "--quiet"])
-    main(["evaluate", "run", "--json"])
-    own = json.loads(capsys.readouterr().out)
-    main(["evaluate", "run", "photos", "--json"])
-    assert json.loads(capsys.readouterr().out)["calibration_error"] == own["calibration_error"]
+    assert evaluation(capsys, "photos")["calibration_error"] == evaluation(capsys)["calibration_error"]
 
 
 def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,33 +172,15 @@ def test_any_name_survives_and_bad_files_are_listed(trained: Path, capsys: pytes
     assert set(lines[0]) == {"file", "label", "confidence"}
 
 
-def drawn_pictures(place: Path) -> Path:
-    class_folders(place / "photos", each=6)
-    return place / "photos"
-
-
-def real_photographs(place: Path) -> Path:
-    clothing = Path(os.environ.get("RANKINGMATCH_TEST_DATA", "")) / "clothing"
-    if not (clothing / "train").is_dir():
-        pytest.skip("$RANKINGMATCH_TEST_DATA names no directory with the photographs of clothing")
-    return clothing
-
-
-@pytest.mark.parametrize(
-    ("images", "part", "labels", "count"), [(drawn_pictures, "", 9, 18), (real_photographs, "test", 200, 372)]
-)
-def test_the_exported_file_says_what_the_table_of_predictions_says(
-    images: Callable[[Path], Path], part: str, labels: int, count: int, place: Path
-) -> None:
-    folder = images(place)
-    main(["train", str(folder), "--labels", str(labels), "--image-size", "16", *SMALL, "--out", "run", "--quiet"])
-    main(["predict", "run", str(folder / part), "--out", "table.csv", "--probabilities"])
+def test_the_exported_file_says_what_the_table_of_predictions_says(place: Path) -> None:
+    folder = class_folders(place / "photos", each=6)
+    main(["train", str(folder), "--labels", "9", "--image-size", "16", *SMALL, "--out", "run", "--quiet"])
+    main(["predict", "run", str(folder), "--out", "table.csv", "--probabilities"])
     main(["export", "run", "model.onnx"])
     session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-    with Path("table.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == count
+    rows = table(place / "table.csv")
+    assert len(rows) == 18
     pixels = np.stack([decode(row["file"], (16, 16, 3)) for row in rows])
     (probabilities,) = session.run(None, {"images": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))})
     assert [classes[index] for index in probabilities.argmax(1)] == [row["label"] for row in rows]
@@ -229,14 +199,8 @@ def test_onnx_runtime_gives_the_same_answers(
     }[command]
     main(arguments)
     by_torch = capsys.readouterr().out
-    converted = []
-    make = onnx.onnx_function
-
-    def convert(module: nn.Module, example: Tensor) -> Callable[[Tensor], Any] | None:
-        converted.append(make(module, example))
-        return converted[-1]
-
-    monkeypatch.setattr(onnx, "onnx_function", convert)
+    convert, converted = onnx.onnx_function, []
+    monkeypatch.setattr(onnx, "onnx_function", lambda *given: converted.append(convert(*given)) or converted[-1])
     monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
     main(arguments)
     by_onnx = capsys.readouterr().out
@@ -321,19 +285,7 @@ def test_evaluate_names_classes_that_were_not_trained(trained: Path, refused: Ca
 def test_a_class_without_images_has_no_error(trained: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "some").mkdir()
     (place / "digits-files/test/3").rename(place / "some/3")
-    main(["evaluate", "run", "some", "--json"])
-    errors = json.loads(capsys.readouterr().out)["class_errors"]
+    errors = evaluation(capsys, "some")["class_errors"]
     assert [label for label, error in enumerate(errors) if error is not None] == [3]
     main(["evaluate", "run", "some"])
     assert capsys.readouterr().out.count("–") == 2 * 9  # neither error nor recall
-
-
-def test_a_run_whose_folder_is_gone_still_has_a_report(
-    trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (place / "digits-files").rename(place / "elsewhere")
-    (trained / "report.html").unlink()
-    main(["report", "run"])
-    page = (trained / "report.html").read_text()
-    assert "The images cannot be read" in page
-    assert "--steps 6" in page  # what to type to have it again

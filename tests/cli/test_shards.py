@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from image_folders import digit_files
+from killing import history
 from on_ray import needs_ray
 from shard_files import member, shards_of, write_tar
 
@@ -33,18 +34,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def evaluations(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    times = ("seconds", "images_per_second", "step_seconds", "memory")
-    return [{key: value for key, value in line.items() if key not in times} for line in lines]
-
-
 def rows(table: Path) -> list[list[str]]:
     return list(csv.reader(table.read_text().splitlines()))
 
 
 def test_training_is_the_same(place: Path, tmp_path: Path) -> None:
-    assert evaluations(place / "shards-run") == evaluations(place / "folder-run")
+    assert history(place / "shards-run") == history(place / "folder-run")
     shards, folder = ((place / f"{name}-run/model.safetensors").read_bytes() for name in ("shards", "folder"))
     assert shards == folder
     main(["report", str(place / "shards-run"), "--out", str(tmp_path / "report.html")])
@@ -60,7 +55,7 @@ def test_a_run_resumes_exactly_and_only_with_the_same_shards(
             break
     shutil.copytree(run.path, tmp_path / "other")
     main(["train", "--resume", "--out", str(run.path), "--quiet", "--no-report"])
-    assert evaluations(run.path) == evaluations(place / "shards-run")
+    assert history(run.path) == history(place / "shards-run")
     shard = place / "shards/unlabeled-0.tar"
     before = shard.stat().st_mtime_ns
     os.utime(shard, ns=(0, 0))
@@ -78,16 +73,12 @@ def test_predictions_are_named_by_shard_and_member(place: Path, tmp_path: Path, 
     assert mine[1][0] == "shards/labeled-0.tar/0000.png"
     assert len(mine) == 1 + 40 + 50 + 150
     assert [row[1:] for row in mine] == [row[1:] for row in theirs]  # labeled/, test/, unlabeled/ in both
-
-
-def test_several_shards_files_and_folders_at_once(place: Path, tmp_path: Path) -> None:
-    some = [str(place / "shards" / name) for name in ("test-1.tar", "test-0.tar")]
-    image = next((place / "folder/test/3").iterdir())
-    main(["predict", str(place / "shards-run"), *some, str(image), "--out", str(tmp_path / "x.csv"), "--quiet"])
+    several = ["shards/test-1.tar", "shards/test-0.tar", str(next(Path("folder/test/3").iterdir()))]
+    main(["predict", "shards-run", *several, "--out", str(tmp_path / "x.csv"), "--quiet"])
     files = [row[0] for row in rows(tmp_path / "x.csv")[1:]]
-    assert files[0] == f"{some[0]}/0030.png"
-    assert files[20] == f"{some[1]}/0000.png"
-    assert files[50:] == [str(image)]
+    assert files[0] == f"{several[0]}/0030.png"
+    assert files[20] == f"{several[1]}/0000.png"
+    assert files[50:] == several[2:]
 
 
 @needs_ray

@@ -65,9 +65,10 @@ class Command:
         """None while the process runs; the negative number of the signal that ended it."""
         return self._process.exitcode
 
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self._process.kill()
+    def kill(self, sent: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, sent)
 
     def join(self, timeout: float) -> None:
         """Wait for the end, but no longer than that."""

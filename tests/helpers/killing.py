@@ -36,12 +36,16 @@ def said(run: Path) -> str:
     return (run.parent / "stderr").read_text()
 
 
-def content(run: Path) -> dict[str, object]:
-    """What must be the same, however often a run was interrupted."""
+def history(run: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, without the times and the memory that they took."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     costs = ("seconds", "images_per_second", "step_seconds", "memory")
-    models = {path.name: path.read_bytes() for path in run.glob("*.safetensors")}
-    return {**models, "metrics": [{k: v for k, v in line.items() if k not in costs} for line in lines]}
+    return [{key: value for key, value in line.items() if key not in costs} for line in lines]
+
+
+def content(run: Path) -> dict[str, object]:
+    """What must be the same, however often a run was interrupted."""
+    return {**{path.name: path.read_bytes() for path in run.glob("*.safetensors")}, "metrics": history(run)}
 
 
 def _prepare(run: Path, kill_at: int, file_limit: int) -> None:

@@ -1,12 +1,16 @@
 """EfficientNet-Lite computes what the implementation computes that its weights come with."""
 
-from collections.abc import Iterator
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from real_images import photographs
+from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,20 +25,12 @@ from rankingmatch.networks import (
     make_classifier,
     normalize_head,
 )
-from rankingmatch.networks.efficientnet_lite import VARIANTS, ConvNorm
+from rankingmatch.networks.efficientnet_lite import VARIANTS, ConvNorm, Variant, load_packaged, tensors_checksum
 from rankingmatch.runs.export import export
 from rankingmatch.runs.model import ModelInfo, save_model
 
 NAMES = list(VARIANTS)
 LITE0 = NAMES[0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache that is empty at first."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def pretrained(name: str = LITE0, channels: int = 3, classes: int = 1000) -> EfficientNetLite:
@@ -57,20 +53,18 @@ def normalized(images: Tensor) -> Tensor:
     return (images.float() - 127) / 128
 
 
-@torch.no_grad()
-def assert_equals_the_reference(name: str, images: Tensor) -> None:
-    expected = reference(name, images.shape[-1])(normalized(images))
-    assert expected.abs().max() > 1
-    found = make_classifier(name, 1000, pretrained=True).eval()(images)
-    torch.testing.assert_close(found.logits, expected, atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize(
     ("number", "side"), [*((0, side) for side in (33, 64, 97, 128, 160, 224, 225)), (1, 240), (2, 260)]
 )
+@torch.no_grad()
 def test_logits_equal_the_references_on_images_of_any_side(number: int, side: int) -> None:
-    pytest.importorskip(VARIANTS[NAMES[number]].package)
-    assert_equals_the_reference(NAMES[number], photographs(side=side)[::12])
+    name = NAMES[number]
+    pytest.importorskip(VARIANTS[name].package)
+    images = photographs(side=side)[::12]
+    expected = reference(name, side)(normalized(images))
+    assert expected.abs().max() > 1
+    found = make_classifier(name, 1000, pretrained=True).eval()(images)
+    torch.testing.assert_close(found.logits, expected, atol=1e-4, rtol=0)
 
 
 @torch.no_grad()
@@ -167,8 +161,9 @@ def test_a_grayscale_image_gives_the_outputs_of_three_equal_channels() -> None:
 
 
 def test_weights_for_another_number_of_channels_do_not_exist() -> None:
-    with pytest.raises(ConfigError, match=r"^pretrained: .* are for images of 3 channels \(or 1\), not 4"):
+    with pytest.raises(ConfigError, match=r"images of 3 channels \(or 1\), not 4") as error:
         make_backbone(LITE0, 4, 10, pretrained=True)
+    assert error.value.settings == ("pretrained",)
 
 
 def test_a_classifier_of_another_size_is_initialized_and_the_rest_is_pretrained() -> None:
@@ -201,3 +196,105 @@ def test_a_classifier_is_exported(normalized: bool, tmp_path: Path) -> None:
     exported = export(tmp_path / "model.safetensors", tmp_path / "model.onnx")
     assert exported.difference < 1e-4
     assert (tmp_path / "model.onnx").stat().st_size > 13e6
+
+
+# --- weights from an installed package: only the known file is read, and a damaged cache is replaced ---------
+
+TENSORS = {"layer.weight": torch.arange(6.0).reshape(2, 3), "layer.count": torch.tensor(3)}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def toy(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Variant:
+    """A package whose code cannot be run, with a file of two tensors."""
+    torch.save({f"_{name}": value for name, value in TENSORS.items()}, tmp_path / "toy.pth")
+    content = (tmp_path / "toy.pth").read_bytes()
+    variant = Variant(9, 1.0, 1.0, 32, hashlib.sha256(content).hexdigest(), tensors_checksum(TENSORS))
+    folder = tmp_path / "site" / variant.package
+    (folder / "models").mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise AssertionError('imported')")
+    (folder / "models" / f"efficientnet-lite9-{variant.sha256[:8]}.pth").write_bytes(content)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return variant
+
+
+def is_toy(tensors: dict[str, torch.Tensor]) -> bool:
+    return tensors.keys() == TENSORS.keys() and all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
+
+
+def test_the_tensors_are_read_once_and_then_come_from_the_cache(toy: Variant) -> None:
+    assert is_toy(load_packaged(toy, TENSORS))
+    assert toy.package not in sys.modules
+    assert list(toy.cached.parent.iterdir()) == [toy.cached]
+    assert toy.path is not None
+    toy.path.unlink()
+    assert is_toy(load_packaged(toy, TENSORS))
+
+
+def flipped(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: b"", lambda content: content[:-9], flipped, lambda content: save({"layer": torch.ones(2)})],
+)
+def test_a_damaged_cache_is_replaced(damage: Callable[[bytes], bytes], toy: Variant) -> None:
+    load_packaged(toy, TENSORS)
+    toy.cached.write_bytes(damage(toy.cached.read_bytes()))
+    assert is_toy(load_packaged(toy, TENSORS))
+    assert is_toy(load_file(toy.cached))
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_a_cache_that_cannot_be_written_is_a_warning(
+    directory: bool, toy: Variant, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if directory:
+        toy.cached.mkdir(parents=True)
+    else:
+        cache.write_text("a file where the directory should be")
+    assert is_toy(load_packaged(toy, TENSORS))
+    assert f"{toy.cached} cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["another file", "missing"])
+def test_another_file_is_refused_without_unpickling_it_and_nothing_is_written(
+    damage: str, toy: Variant, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unpickled(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(torch, "load", unpickled)
+    assert toy.path is not None
+    toy.path.unlink() if damage == "missing" else toy.path.write_bytes(toy.path.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match=rf"checksum .*pip install {toy.package}==0\.1\.0$") as error:
+        load_packaged(toy, TENSORS)
+    assert error.value.settings == ("pretrained",)
+    assert "\n" not in str(error.value)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_without_the_package_the_error_names_the_command_that_installs_it(
+    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=rf"pip install {VARIANTS[name].package}==0\.1\.0$") as error:
+        make_backbone(name, 3, 10, pretrained=True)
+    assert error.value.settings == ("pretrained",)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_pinned_checksums_are_those_of_the_packages(name: str) -> None:
+    pytest.importorskip(VARIANTS[name].package)
+    tensors = load_packaged(VARIANTS[name], make_backbone(name, 3, 10).state_dict())
+    assert tensors_checksum(tensors) == VARIANTS[name].tensors_sha256
+    assert tensors_checksum(load_file(VARIANTS[name].cached)) == VARIANTS[name].tensors_sha256

@@ -29,27 +29,20 @@ from rankingmatch.networks import (
 )
 
 
-def parameters(network: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
-
-
 @pytest.mark.parametrize(
     ("name", "classes", "expected"),
     [("wrn-28-2", 10, 1_467_610), ("wrn-28-2-large", 100, 26_025_459), ("wrn-37-2", 10, 5_929_434)],
 )
 def test_the_papers_networks_have_the_papers_sizes(name: str, classes: int, expected: int) -> None:
-    assert parameters(make_backbone(name, 3, classes)) == expected
+    assert sum(parameter.numel() for parameter in make_backbone(name, 3, classes).parameters()) == expected
 
 
 @pytest.mark.parametrize(("depth", "width"), [(10, 1), (16, 4), (28, 2), (28, 10), (40, 2)])
 def test_the_family_counts_its_layers(depth: int, width: int) -> None:
     network = make_backbone(f"wrn-{depth}-{width}", 3, 10)
-    layers = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
-    head = [m for m in network.modules() if isinstance(m, nn.Linear)]
     # The depth counts the convolutions and the shortcuts that change the width; where a width stays 16 there is none.
-    expected = depth - (1 if width == 1 else 0)
-    assert len(layers) == expected
-    assert head[0].in_features == 64 * width
+    assert sum(isinstance(m, nn.Conv2d) for m in network.modules()) == depth - (width == 1)
+    assert [m.in_features for m in network.modules() if isinstance(m, nn.Linear)] == [64 * width]
 
 
 @pytest.mark.parametrize("name", ["small", "wrn-28-2", "wrn-37-2"])
@@ -65,8 +58,7 @@ def test_any_input_size_and_channel_count(name: str, channels: int, height: int,
 def test_only_the_first_block_activates_its_shortcut() -> None:
     network = make_backbone("wrn-28-2", 3, 10)
     assert isinstance(network, WideResNet)
-    flags = [block.activate_shortcut for block in network.blocks]
-    assert flags == [True] + [False] * 11
+    assert [block.activate_shortcut for block in network.blocks] == [True] + [False] * 11
 
 
 def test_a_block_is_bn_activation_conv_twice_plus_shortcut() -> None:
@@ -169,15 +161,12 @@ def test_the_classifier_normalizes_and_gives_logits_as_features_where_there_are_
     assert output.features is output.logits
 
 
-def test_channel_statistics_are_mean_and_deviation() -> None:
+def test_channel_statistics_are_mean_and_deviation_and_take_little_memory() -> None:
     images = np.random.default_rng(0).integers(0, 256, (50, 4, 4, 3)).astype(np.uint8)
     rows = np.arange(0, 50, 3)
     mean, std = channel_statistics(images, rows)
     assert mean.tolist() == pytest.approx((images[rows] / 255).mean((0, 1, 2)).tolist())
     assert std.tolist() == pytest.approx((images[rows] / 255).std((0, 1, 2)).tolist())
-
-
-def test_channel_statistics_take_little_memory() -> None:
     images = np.zeros((2000, 64, 64, 3), np.uint8)
     tracemalloc.start()
     channel_statistics(images, np.arange(len(images)))

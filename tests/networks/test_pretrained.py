@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split
 
 from rankingmatch import RankingMatchClassifier
-from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import make_method
 from rankingmatch.networks import Classifier, NetworkSettings, make_backbone, make_classifier
@@ -25,7 +24,6 @@ from rankingmatch.networks.classifier import TimmBackbone, head_parameters
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
-from rankingmatch.runs.model import load_model
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.state import State, initial_state
@@ -212,28 +210,19 @@ def test_a_network_without_a_linear_head_is_refused() -> None:
 # --- from end to end -----------------------------------------------------------------------------------------
 
 
-def test_it_trains_and_loads_through_the_command_line(tmp_path: Path) -> None:
-    quick = ["--steps", "4", "--batch-size", "8", "--mu", "1", "--threads", "1", "--quiet"]
-    network = ["--network", "timm:fakenet", "--pretrained", "--backbone-learning-rate", "0.001"]
-    main(["train", "digits", *quick, *network, "--out", str(tmp_path / "run")])
-    model, card = load_model(Run(tmp_path / "run").model_path, CPU)
-    assert card.network == "timm:fakenet"
-    assert model.mean.item() == pytest.approx(0.4)
-    loaded = RankingMatchClassifier.load(Run(tmp_path / "run").model_path)
-    assert loaded.predict_proba(np.zeros((2, 8, 8), np.uint8)).shape == (2, 10)
-
-
 def test_an_interrupted_run_resumes_from_its_checkpoint_not_from_the_pretrained_weights(tmp_path: Path) -> None:
     given = {"steps": 6, "batch_size": 8, "mu": 1, "threads": 1, "network": "timm:fakenet", "pretrained": True}
     plan = resolve("digits", "fixmatch-ra", {**given, "backbone_learning_rate": 0.01})
     whole, halved = Run(tmp_path / "whole"), Run(tmp_path / "halved")
-    for _ in training_records(start(whole, plan)):
-        pass
+    list(training_records(start(whole, plan)))
     next(training_records(start(halved, plan), stopped=lambda: True))
     assert not halved.model_path.exists()
-    for _ in training_records(start(halved, plan)):
-        pass
+    list(training_records(start(halved, plan)))
     assert halved.model_path.read_bytes() == whole.model_path.read_bytes()
+    loaded = RankingMatchClassifier.load(whole.model_path)
+    assert loaded.network == "timm:fakenet"
+    assert loaded.model_.mean.item() == pytest.approx(0.4)
+    assert loaded.predict_proba(np.zeros((2, 8, 8), np.uint8)).shape == (2, 10)
 
 
 def test_the_images_of_a_folder_are_read_at_the_input_size_of_the_network(tmp_path: Path) -> None:

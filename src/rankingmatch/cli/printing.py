@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from rankingmatch.core.names import plain_console, printable
 from rankingmatch.core.options import flag
-from rankingmatch.data import BENCHMARKS, DataSettings, ImageFolder, first_few
+from rankingmatch.data import BENCHMARKS, ImageFolder, first_few
 from rankingmatch.methods import hyperparameters_of
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run
@@ -36,19 +36,18 @@ def describe_plan(plan: Plan) -> str | None:
             "no validation or test images, and too few labels to hold some out: only losses and pseudo-labels will "
             "show the progress"
         )
-    if uses := _uses_of_labels(config.data):
+    # What becomes of the labeled images, if they are not all trained on with their labels.
+    data = config.data
+    uses = [f"{data.validation:,} are held out for validation"] if data.validation else []
+    if data.labels:
+        uses += [f"{data.labels:,} keep their labels for training"]
+        uses += [] if data.imbalance or data.unlabeled_imbalance else ["and the others are used without labels"]
+    elif uses:
+        uses = [f"{uses[0]} because there are no validation images, and the others are trained on"]
+    if uses:
         assert isinstance(source, ImageFolder)
         lines.append(f"of the {sum(source.contents.counts()):,} labeled images, {', '.join(uses)}")
     return "\n".join(lines)
-
-
-def _uses_of_labels(data: DataSettings) -> list[str]:
-    """What becomes of a folder's labeled images, if they are not all trained on with their labels."""
-    uses = [f"{data.validation:,} are held out for validation"] if data.validation else []
-    if data.labels:
-        rest = [] if data.imbalance or data.unlabeled_imbalance else ["and the others are used without labels"]
-        return [*uses, f"{data.labels:,} keep their labels for training", *rest]
-    return [f"{use} because there are no validation images, and the others are trained on" for use in uses]
 
 
 def _as_flag(name: str, value: object) -> str:
@@ -168,31 +167,27 @@ def doctor_page(found: dict[str, Any]) -> list[str]:
     system, devices = found["system"], found["devices"]
     accelerators = ", ".join(f"{gpu['name']} ({_gib(gpu['memory_gib'])})" for gpu in devices["accelerators"])
     extras = [f"{name} {'yes' if extra['installed'] else 'no'}" for name, extra in found["extras"].items()]
-    missing = {name: version or "missing" for name, version in found["versions"].items()}
+    versions = [f"{name} {version or 'missing'}" for name, version in found["versions"].items()]
+    speeds = [f"{'network':32}{'made for':18}{'trained per second':>20}{'to predict one':>18}"]
+    for speed in found["speeds"]:
+        name = f"{speed['network']}, {speed['images']}"
+        if "problem" in speed:
+            speeds.append(f"{name:32}{speed['for']:18}  not measured: {speed['problem']}")
+        else:
+            trained, predict = speed["trained_per_second"], speed["predict_milliseconds"]
+            speeds.append(f"{name:32}{speed['for']:18}{f'{trained:,.0f} images':>20}{f'{predict:,.2f} ms':>18}")
     return [
         f"system      {system['platform']}, Python {system['python']}",
         f"processor   {system['processor']}: {system['cores']} cores, torch uses {system['threads']} threads",
         f"memory      {_gib(system['memory_gib'])}, {_gib(system['available_memory_gib'])} free",
         f"GPUs        {accelerators or 'none'}; computing on {devices['used']}",
-        f"versions    {', '.join(f'{name} {version}' for name, version in missing.items())}",
+        f"versions    {', '.join(versions)}",
         f"extras      {', '.join(extras)}",
         "",
-        *_speed_lines(found["speeds"]),
+        *speeds,
         "",
         *found["advice"],
     ]
-
-
-def _speed_lines(speeds: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{'network':32}{'made for':18}{'trained per second':>20}{'to predict one':>18}"]
-    for speed in speeds:
-        name = f"{speed['network']}, {speed['images']}"
-        if "problem" in speed:
-            lines.append(f"{name:32}{speed['for']:18}  not measured: {speed['problem']}")
-        else:
-            trained, predict = speed["trained_per_second"], speed["predict_milliseconds"]
-            lines.append(f"{name:32}{speed['for']:18}{f'{trained:,.0f} images':>20}{f'{predict:,.2f} ms':>18}")
-    return lines
 
 
 def _gib(value: float | None) -> str:

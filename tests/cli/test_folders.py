@@ -200,7 +200,12 @@ def test_onnx_runtime_gives_the_same_answers(
     main(arguments)
     by_torch = capsys.readouterr().out
     convert, converted = onnx.onnx_function, []
-    monkeypatch.setattr(onnx, "onnx_function", lambda *given: converted.append(convert(*given)) or converted[-1])
+
+    def noted(*given: Any) -> Any:
+        converted.append(convert(*given))
+        return converted[-1]
+
+    monkeypatch.setattr(onnx, "onnx_function", noted)
     monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
     main(arguments)
     by_onnx = capsys.readouterr().out

@@ -180,7 +180,7 @@ def test_two_processes_fit_the_head_of_photographs_as_one_does(tmp_path: Path) -
     ]
     main([*quick, "--quiet", "--out", str(tmp_path / "one")])
     process = torchrun(2, "rankingmatch", *quick, "--out", tmp_path / "two")
-    assert finished(process).count("fitting the head: ") == 1
+    finished(process)
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
     assert one.keys() == two.keys()
     for name, value in one.items():

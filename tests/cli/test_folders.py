@@ -199,7 +199,8 @@ def test_onnx_runtime_gives_the_same_answers(
     }[command]
     main(arguments)
     by_torch = capsys.readouterr().out
-    convert, converted = onnx.onnx_function, []
+    convert = onnx.onnx_function
+    converted: list[Any] = []
 
     def noted(*given: Any) -> Any:
         converted.append(convert(*given))

@@ -38,13 +38,6 @@ def test_the_precision_auto_is_decided_by_the_device_and_recorded(
     assert Config.from_json(config.to_json()).training.precision == expected  # resumed on another machine
 
 
-def test_a_configuration_that_says_auto_is_decided_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankingmatch.runs.config.computes_bfloat16", lambda device: True)
-    values = resolve("digits", None, {}).config.to_json()
-    values["training"]["precision"] = "auto"
-    assert Config.from_json(values).training.precision == "bfloat16"
-
-
 @pytest.mark.parametrize(
     ("capabilities", "expected"),
     [({"avx512_bf16": True, "amx_bf16": False}, True), ({"avx512_bf16": False, "avx2": True}, False), ({}, False)],
@@ -95,10 +88,6 @@ def test_a_method_may_want_other_settings_also_for_a_dataset_and_what_is_given_c
     assert {name: settings[name] for name in expected} == expected
 
 
-def test_epochs_replace_the_presets_steps() -> None:
-    assert resolve("digits", "supervised", {"epochs": 1.0}).config.training.total_steps == 2048
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -133,12 +122,6 @@ def test_a_changed_configuration_file_is_refused(change: dict[str, Any]) -> None
     values = {**resolve("digits", "rankingmatch-bm", {}).config.to_json(), **change}
     with pytest.raises(ConfigError):
         Config.from_json(values)
-
-
-def test_where_a_run_is_carried_out_does_not_change_what_it_learns() -> None:
-    here, there = resolve("digits", "supervised", {}).config, resolve("digits", "supervised", {"threads": 2}).config
-    assert here.learns_like(there)
-    assert not here.learns_like(resolve("digits", "supervised", {"seed": 1}).config)
 
 
 def test_a_hyperparameter_that_is_newer_than_the_file_has_its_default() -> None:

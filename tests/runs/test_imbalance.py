@@ -49,11 +49,6 @@ def test_the_result_has_balanced_errors_and_recalls_of_the_saved_model(run: Run)
     assert evaluation["test_recall"] == pytest.approx(result.test_recall)
 
 
-def test_the_report_has_the_balanced_error_the_recalls_and_the_command_with_the_imbalance(run: Run) -> None:
-    page = run.report_path.read_text()
-    assert all(words in page for words in ('"balanced_error"', '"recall"', "--imbalance 20", "--rebalance abc"))
-
-
 def test_the_split_of_a_run_can_be_used_again(run: Run) -> None:
     config = run.config()
     dataset = load_dataset(resolve("digits", "fixmatch-ra", {}))
@@ -130,13 +125,6 @@ def test_a_recipe_with_unbalanced_classes_has_a_table_of_balanced_errors() -> No
     assert [str(row.figures[0]) for row in errors.rows] == ["10.50 ± 0.71", "10.50 ± 0.71"]
     assert [str(row.figures[0]) for row in balanced.rows] == ["31.00 ± 1.41", "32.00 ± 1.41"]
     assert "| 100, 50, – |" in markdown_page([outcome], "command")
-
-
-def test_other_recipes_have_none() -> None:
-    plain = RECIPE.replace("imbalance = 20", "").replace('rebalance = "abc"', "")
-    outcome = outcome_of(plain)
-    assert [table.quantity for table in outcome.tables] == ["test error %"]
-    assert "recall" not in markdown_page([outcome], "command")
 
 
 def test_the_included_recipe_has_every_remedy() -> None:

@@ -56,18 +56,6 @@ def test_the_folder_of_training_gives_its_validation_images_only(
     assert report["error"] == pytest.approx(result.val_error)
 
 
-def test_a_copy_of_the_folder_is_recognized(run: Run, folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder / "labeled", tmp_path / "copy")
-    report = evaluate(run, str(tmp_path / "copy"))
-    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 160)
-
-
-def test_other_images_are_a_test(run: Run, folder: Path) -> None:
-    report = evaluate(run, str(folder.parent / "others"))
-    assert (report["part"], report["images"], report["left_out"]) == ("test", 50, 0)
-    assert report["test_error"] == report["error"]
-
-
 def test_of_mixed_images_only_the_new_ones_are_evaluated(run: Run, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "labeled", tmp_path / "mixed")
     shutil.copytree(folder.parent / "others", tmp_path / "mixed", dirs_exist_ok=True)
@@ -119,10 +107,6 @@ def interrupted(tmp_path: Path) -> Path:
 
 def resume(path: Path) -> Run:
     return rm.train("digits", out=path, resume=True, report=False)
-
-
-def test_an_interrupted_run_resumes(interrupted: Path) -> None:
-    assert resume(interrupted).result() is not None
 
 
 @pytest.mark.parametrize("what", ["checkpoints", "config.json"])

@@ -3,12 +3,10 @@
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -212,28 +210,3 @@ def test_the_command_gives_the_folds_of_a_dataset_or_a_split_instead_of_numbers(
     assert "--labels" not in command
     assert "--validation" not in command
     assert f"--split {Path.cwd() / 'some.json'}" in command
-
-
-def test_the_report_does_not_import_torch() -> None:
-    import subprocess
-
-    program = "import rankingmatch.report, rankingmatch.report.figures, sys; print('torch' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "False"
-
-
-def test_outputs_are_those_of_the_model(finished: Path) -> None:
-    import torch
-
-    from rankingmatch.data import benchmark
-    from rankingmatch.networks import to_tensor
-
-    model, _ = Run(str(finished)).load_model()
-    test = benchmark("digits").load().test
-    assert test is not None
-    found = report.model_predictions(model, "test", test, torch.device("cpu"), np.arange(len(test)))
-    with torch.no_grad():
-        wanted = model(to_tensor(test.images, torch.device("cpu")))
-    np.testing.assert_allclose(found.logits, wanted.logits.numpy(), atol=1e-4)
-    assert found.features is not None
-    np.testing.assert_allclose(found.features, wanted.features.numpy(), atol=1e-4)

@@ -21,11 +21,22 @@ META = torch.device("meta")
 STEPS = 3  # DARP refines in the third
 
 # The list in docs/design.md: what reads numbers in a step, because the sizes of its work depend on them.
-EXCEPTIONS: dict[tuple[str, Any], str] = {
-    ("rankingmatch-ba", None): "the triplets of each class have a shape of their own",
-    ("fixmatch-ra", "darp"): "Newton's method stops when it has converged",
-    ("fixmatch-ra", "crest"): "the sampler draws the images that it has labeled",
-}
+EXCEPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("rankingmatch-ba", {}),  # the triplets of each class have a shape of their own
+    ("fixmatch-ra", {"rebalance": "darp"}),  # Newton's method stops when it has converged
+    ("fixmatch-ra", {"rebalance": "crest"}),  # the sampler draws the images that it has labeled
+]
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *((method, {}) for method in METHODS),
+    *(("fixmatch-ra", {"rebalance": remedy}) for remedy in REMEDIES),
+    ("rankingmatch-bm", {"weak_pass": "running"}),
+    ("rankingmatch-bm", {"weak_pass": "batch"}),
+    ("rankingmatch-bm", {"rank_all": True}),
+    ("rankingmatch-bm", {"rank_on": "features"}),
+    ("rankingmatch-bm", {"true_mean": True}),
+    ("rankingmatch-bm", {"soft_margin": False, "squared": True}),
+    ("own_methods:Waits", {}),
+]
 
 
 def take_steps(method: str, **hyperparameters: object) -> None:
@@ -41,40 +52,15 @@ def take_steps(method: str, **hyperparameters: object) -> None:
     assert all(value.is_meta for value in tensors)
 
 
-CASES: list[tuple[str, Any]] = [
-    *((method, None) for method in METHODS),
-    *(("fixmatch-ra", remedy) for remedy in REMEDIES),
-]
+@pytest.mark.parametrize(("method", "hyperparameters"), [case for case in CASES if case not in EXCEPTIONS])
+def test_no_method_no_remedy_and_no_variant_waits_for_the_device(method: str, hyperparameters: dict[str, Any]) -> None:
+    take_steps(method, **hyperparameters)
 
 
-@pytest.mark.parametrize(("method", "remedy"), [case for case in CASES if case not in EXCEPTIONS])
-def test_no_method_and_no_remedy_waits_for_the_device(method: str, remedy: str | None) -> None:
-    take_steps(method, **({} if remedy is None else {"rebalance": remedy}))
-
-
-@pytest.mark.parametrize(("method", "remedy"), EXCEPTIONS)
-def test_what_is_listed_as_an_exception_is_one(method: str, remedy: str | None) -> None:
+@pytest.mark.parametrize(("method", "hyperparameters"), EXCEPTIONS)
+def test_what_is_listed_as_an_exception_is_one(method: str, hyperparameters: dict[str, Any]) -> None:
     with pytest.raises((RuntimeError, NotImplementedError), match=r"[Mm]eta"):
-        take_steps(method, **({} if remedy is None else {"rebalance": remedy}))
-
-
-@pytest.mark.parametrize(
-    "hyperparameters",
-    [
-        {"weak_pass": "running"},
-        {"weak_pass": "batch"},
-        {"rank_all": True},
-        {"rank_on": "features"},
-        {"true_mean": True},
-        {"soft_margin": False, "squared": True},
-    ],
-)
-def test_no_variant_of_rankingmatch_waits_for_the_device(hyperparameters: dict[str, object]) -> None:
-    take_steps("rankingmatch-bm", **hyperparameters)
-
-
-def test_a_method_of_ones_own_without_a_mistake_passes() -> None:
-    take_steps("own_methods:Waits")
+        take_steps(method, **hyperparameters)
 
 
 @pytest.mark.parametrize("mistake", ["item", "rows", "branch", "cpu", "print"])

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rankingmatch.runs.model import ModelInfo, save_model
 
 QUICK = ["--steps", "30", "--batch-size", "16", "--mu", "1", "--threads", "1", "--evaluate-every", "10", "--quiet"]
 CPU = torch.device("cpu")
+Refused = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +113,9 @@ def test_colours_and_sides_of_their_own_length_from_a_models_own_file(
 # --- what cannot be exported ---------------------------------------------------------------------------------
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as leaving:
-        main(["export", *arguments])
-    assert leaving.value.code == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.parametrize("wrong", ["a little", "another prediction", "NaN"])
 def test_a_file_that_computes_otherwise_is_not_written(
-    wrong: str, run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    wrong: str, run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     class Session:
         def __init__(self, *_: Any, **__: Any) -> None:
@@ -140,16 +133,16 @@ def test_a_file_that_computes_otherwise_is_not_written(
     monkeypatch.setattr(export, "onnx_bytes", lambda *_: content)
     target = tmp_path / "model.onnx"
     target.write_bytes(b"old")
-    assert "nothing was written" in refused([str(run), str(target)], capsys)
+    assert "nothing was written" in refused("export", str(run), str(target))
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("model.onnx", b"old")]
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_without_the_extra_the_line_to_install_it_is_said(
-    package: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    package: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert f"export needs {package}" in refused([str(run), str(tmp_path / "model.onnx")], capsys)
+    assert f"export needs {package}" in refused("export", str(run), str(tmp_path / "model.onnx"))
 
 
 @pytest.mark.parametrize(
@@ -163,16 +156,16 @@ def test_without_the_extra_the_line_to_install_it_is_said(
     ],
 )
 def test_bad_arguments_get_one_line(
-    arguments: list[str], named: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    arguments: list[str], named: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     monkeypatch.chdir(tmp_path)
     places = {"RUN": str(run), "FILE": str(run / "model.safetensors")}
-    assert named in refused([places.get(word, word) for word in arguments], capsys)
+    assert named in refused("export", *(places.get(word, word) for word in arguments))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_network_that_cannot_be_exported_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     model = make_classifier("own_network:linear_network", 3, torch.tensor([0.4]), torch.tensor([0.2]))
     save_model(tmp_path / "own", model, ModelInfo("own_network:linear_network", ("a", "b", "c"), 1, 8, 8))
@@ -181,7 +174,7 @@ def test_a_network_that_cannot_be_exported_is_named(
         raise RuntimeError("no such operator\nand much more")
 
     monkeypatch.setattr(torch.onnx, "export", fails)
-    err = refused([str(tmp_path / "own"), str(tmp_path / "model.onnx")], capsys)
+    err = refused("export", str(tmp_path / "own"), str(tmp_path / "model.onnx"))
     assert "'own_network:linear_network'" in err
     assert "(RuntimeError: no such operator)" in err
     assert not (tmp_path / "model.onnx").exists()

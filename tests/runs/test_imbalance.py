@@ -4,8 +4,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from image_folders import picture
 
 import rankingmatch as rm
 from rankingmatch.bench.recipe import cells, parse_recipe, read_recipe
@@ -73,15 +73,9 @@ def test_the_split_of_a_run_can_be_used_again(run: Run) -> None:
 def test_unbalanced_labels_are_told_with_the_option_that_helps(
     method: str, given: dict[str, Any], told: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pixels = np.zeros((9, 9, 3), np.uint8)
-    from PIL import Image
-
-    for name, count in (("a", 5), ("b", 2), ("i", 1)):
-        (tmp_path / "labeled" / name).mkdir(parents=True)
-        for number in range(count):
-            Image.fromarray(pixels + number).save(tmp_path / "labeled" / name / f"{number}.png")
-    (tmp_path / "unlabeled").mkdir()
-    Image.fromarray(pixels + 99).save(tmp_path / "unlabeled" / "x.png")
+    for number, name in enumerate("aaaaabbi"):
+        picture(tmp_path / f"labeled/{name}/{number}.png", (number, 0, 0), (9, 9))
+    picture(tmp_path / "unlabeled/x.png", (99, 0, 0), (9, 9))
     with caplog.at_level(logging.WARNING):
         plan = resolve(str(tmp_path), method, {"validation": 0, **given})
         warn_of_unbalanced_labels(load_split(plan), plan.config)

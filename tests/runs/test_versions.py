@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from tiny import tiny_settings, tiny_split, tiny_state
 
 import rankingmatch as rm
-from rankingmatch.core.untrusted import FORMATS
+from rankingmatch.core.untrusted import FORMATS, check_format
 from rankingmatch.runs import directory
 from rankingmatch.runs.checkpoint import checksums, restore_latest, save_checkpoint
 from rankingmatch.runs.directory import Run, source_commit
@@ -75,6 +75,12 @@ def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps({**values, **checksums(values, path.with_suffix(".safetensors").read_bytes())}))
     with pytest.raises(rm.RunError, match="newer"):
         restore_latest(tmp_path, state)
+
+
+@pytest.mark.parametrize("number", [0, -1, "1", None, 1.5, True])
+def test_a_number_that_is_none_is_refused(number: Any, tmp_path: Path) -> None:
+    with pytest.raises(rm.RunError, match="format"):
+        check_format("config", {"format": number}, tmp_path)
 
 
 def test_a_file_without_a_number_is_an_old_one(run: Run) -> None:

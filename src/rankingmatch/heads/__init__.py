@@ -1,7 +1,5 @@
 """Classifiers on frozen features, and the names of what can train them."""
 
-__all__ = ["HEAD_METHOD", "LOGISTIC_REGRESSION", "require_head_method"]
-
 LOGISTIC_REGRESSION = "logistic-regression"
 HEAD_METHOD = "softmatch"  # docs/label.md compares
 

@@ -68,21 +68,10 @@ class Head:
 def fit_head(
     features: np.ndarray, labels: np.ndarray, classes: int, seed: int, method: str = LOGISTIC_REGRESSION
 ) -> Head:
-    """Train a head on the labeled images, and with a method also on those without a label.
+    """Train a head on the labeled images, and with a method, one that needs no images, also on those without a label.
 
-    Parameters
-    ----------
-    features : numpy.ndarray
-        Features of all images, of shape (n, d), best from `smooth_features`.
-    labels : numpy.ndarray
-        Labels of shape (n,), −1 without a label, or −2 for images that are not used at all. At least one has a label;
-        classes without labels get the probability zero.
-    classes : int
-        The number of classes.
-    seed : int
-        The seed of everything random.
-    method : str
-        Logistic regression, or the method that goes on from it: one of `rankingmatch.methods` that needs no images.
+    Features (n, d) are best from `smooth_features`. Labels (n,) are −1 without a label, or −2 for images that are not
+    used at all. At least one image has a label; classes without labels get the probability zero.
     """
     known = known_rows(features)  # the other rows are zero
     mean = (features.sum(0, dtype=np.float64) / max(1, int(known.sum()))).astype(np.float32)

@@ -16,10 +16,7 @@ from rankingmatch.core.untrusted import FORMATS, check_format, check_value, read
 from rankingmatch.training.snapshot import Snapshot, check_snapshot, restore, take_snapshot
 from rankingmatch.training.state import State
 
-__all__ = ["checksums", "restore_latest", "save_checkpoint"]
-
 log = logging.getLogger(__name__)
-
 
 MOST_VALUES = 2**20  # bytes of the JSON file
 MOST_TIMES = 8  # the size of a fresh state: what an optimizer stores for each weight is added at the first step

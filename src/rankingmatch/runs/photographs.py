@@ -7,8 +7,6 @@ from typing import Any
 from rankingmatch.data import Source
 from rankingmatch.networks.efficientnet_lite import VARIANTS, missing_weights
 
-__all__ = ["FINE_TUNING_METHOD", "fine_tuning", "fine_tuning_settings", "is_fine_tuned"]
-
 log = logging.getLogger(__name__)
 
 NETWORK = "efficientnet-lite0"

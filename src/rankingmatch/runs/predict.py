@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from rankingmatch.core.atomic import create_directory_beside, opened_output, unused_path
-from rankingmatch.core.errors import ConfigError, DataError, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, DataError, setting
 from rankingmatch.core.imports import files_are_trusted, trust_files
 from rankingmatch.core.names import file_cell, folder_names, row_writer, text_cell
 from rankingmatch.data import (
@@ -36,6 +36,7 @@ from rankingmatch.networks import predict_probabilities
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo
+from rankingmatch.runs.ray import map_in_order, ray_connection, require_place
 
 __all__ = ["FilePredictions", "predict", "predict_files", "predict_into", "write_predictions"]
 
@@ -161,10 +162,7 @@ def predict_into(
     """
     if link and sort_into is None:
         raise ConfigError(f"{setting('link')} needs {setting('sort_into')} DIR")
-    if on not in ("here", "ray"):
-        raise unknown_name(f"value for {setting('on')}", on, ("here", "ray"))
-    if ray_address is not None and on != "ray":
-        raise ConfigError(f"{setting('ray_address')} needs {setting('on')} ray")
+    require_place("on", on, ray_address)
     if isinstance(out, Path):
         run.require_output(out)
         if out.suffix.lower() in image_suffixes() - {""}:
@@ -368,8 +366,6 @@ def predict_on_ray(
     All machines see the files and the run, and have rankingmatch installed. If a worker is lost, its piece alone is
     predicted again. With the device "cuda", each piece takes a GPU; without an address, this machine is the cluster.
     """
-    from rankingmatch.runs.ray import map_in_order, ray_connection
-
     names, size = iter(files), GROUPS * files_at_once(info.shape)
     pieces = iter(lambda: list(islice(names, size)), [])
     trust = run.trust or files_are_trusted()

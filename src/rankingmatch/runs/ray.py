@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
-from rankingmatch.core.errors import ConfigError, RankingMatchError, RunError, first_line, setting
+from rankingmatch.core.errors import ConfigError, RankingMatchError, RunError, first_line, setting, unknown_name
 from rankingmatch.networks import to_tensor
 from rankingmatch.training.banks import AT_ONCE, Compute, Frozen, View
 
@@ -31,6 +31,16 @@ def import_ray(option: str = "on") -> Any:
     except ImportError as error:
         raise ConfigError(f"{setting(option)} ray needs Ray; install it: pip install 'rankingmatch[ray]'") from error
     return ray
+
+
+def require_place(option: str, on: str, address: str | None) -> None:
+    """Raise ConfigError unless something can be computed where an option says: "here", or on "ray"."""
+    if on not in ("here", "ray"):
+        raise unknown_name(f"value for {setting(option)}", on, ("here", "ray"))
+    if on == "ray":
+        import_ray(option)
+    elif address is not None:
+        raise ConfigError(f"{setting('ray_address')} needs {setting(option)} ray")
 
 
 @contextmanager

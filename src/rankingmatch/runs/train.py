@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
-from rankingmatch.core.errors import ConfigError, Interrupted, RunError, is_out_of_memory, setting, unknown_name
+from rankingmatch.core.errors import ConfigError, Interrupted, RunError, is_out_of_memory, setting
 from rankingmatch.core.imports import trust as trust_names
 from rankingmatch.data import is_place
 from rankingmatch.runs.config import (
@@ -23,6 +23,7 @@ from rankingmatch.runs.config import (
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.display import Display, choose_display
 from rankingmatch.runs.job import start, stop_requests, training_records
+from rankingmatch.runs.ray import banks_on_ray, require_place
 from rankingmatch.runs.report import write_own_report
 from rankingmatch.training.banks import Computer, computed_here
 
@@ -99,16 +100,8 @@ def train(
 
 def find_bank_computer(on: str, ray_address: str | None) -> Computer:
     """How to compute a bank: "here", or on "ray"; raises ConfigError if that is impossible."""
-    if on not in ("here", "ray"):
-        raise unknown_name(f"value for {setting('bank_on')}", on, ("here", "ray"))
-    if on == "ray":
-        from rankingmatch.runs.ray import banks_on_ray, import_ray
-
-        import_ray("bank_on")
-        return partial(banks_on_ray, ray_address)
-    if ray_address is not None:
-        raise ConfigError(f"{setting('ray_address')} needs {setting('bank_on')} ray")
-    return computed_here
+    require_place("bank_on", on, ray_address)
+    return partial(banks_on_ray, ray_address) if on == "ray" else computed_here
 
 
 def prepare(

@@ -17,16 +17,6 @@ from rankingmatch.networks import Classifier, to_tensor
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.state import State
 
-__all__ = [
-    "AT_ONCE",
-    "Compute",
-    "Computer",
-    "Frozen",
-    "View",
-    "computed_here",
-    "make_bank",
-]
-
 AT_ONCE = 64  # images
 FORMAT = 1  # of a bank, part of its key
 
@@ -111,11 +101,15 @@ def make_bank(
     evaluated = [None if part is None else part.images for part in (split.validation, split.test)]
     count = len(views) * len(split.images) + sum(len(images) for images in evaluated if images is not None)
     frozen = Frozen(state.ema, state.device, count)
+    values = state.model.state_dict()
+    weights = [values[name].float().cpu().numpy() for name in sorted(state.model.frozen_names() & values.keys())]
     with computer() as compute:
 
         def read(images: np.ndarray, views: list[View], settings: ViewSettings | None) -> dict[str, np.ndarray]:
             files = [BankFile(view.file, len(images), partial(compute, frozen, view, images)) for view in views]
-            return read_bank(bank_directory(_key(state, images, settings)), files, progress)
+            described = None if settings is None else sorted(asdict(settings).items())
+            key = bank_key(f"{FORMAT} {described} {state.model.tune}", *weights, images)
+            return read_bank(bank_directory(key), files, progress)
 
         arrays = read(split.images, views, settings)
         parts = [
@@ -133,11 +127,3 @@ class _Lower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.model.maps(images)
-
-
-def _key(state: State, images: np.ndarray, settings: ViewSettings | None) -> str:
-    """A checksum of everything that a bank depends on: views, frozen weights and images."""
-    views = None if settings is None else sorted(asdict(settings).items())
-    frozen = {name: value for name, value in state.model.state_dict().items() if name in state.model.frozen_names()}
-    weights = (value.float().cpu().numpy() for _, value in sorted(frozen.items()))
-    return bank_key(f"{FORMAT} {views} {state.model.tune}", *weights, images)

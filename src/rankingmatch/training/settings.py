@@ -5,8 +5,6 @@ from typing import Literal
 
 from rankingmatch.core.options import option
 
-__all__ = ["TrainSettings"]
-
 IMAGES_PER_EPOCH = 2**16
 
 

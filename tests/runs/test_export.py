@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from image_folders import picture
 
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.cli import main
@@ -19,6 +20,7 @@ from rankingmatch.networks import make_classifier
 from rankingmatch.runs import export
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, save_model
+from rankingmatch.runs.predict import predict_into
 
 QUICK = ["--steps", "30", "--batch-size", "16", "--mu", "1", "--threads", "1", "--evaluate-every", "10", "--quiet"]
 CPU = torch.device("cpu")
@@ -110,6 +112,15 @@ def test_colours_and_sides_of_their_own_length_from_a_models_own_file(
     np.testing.assert_allclose(answer(tmp_path / "own.onnx", images), expected, atol=1e-5)
 
 
+def test_predictions_say_how_far_they_are(run: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        picture(tmp_path / f"images/{number}.png")
+    shown: list[tuple[str, int, int | None]] = []
+    images, table = [str(tmp_path / "images")], tmp_path / "table.csv"
+    list(predict_into(Run(run), images, table, progress=lambda *amount: shown.append(amount)))
+    assert shown[-1] == ("predicting", 3, 3)
+
+
 # --- what cannot be exported ---------------------------------------------------------------------------------
 
 
@@ -149,7 +160,7 @@ def test_without_the_extra_the_line_to_install_it_is_said(
     ("arguments", "named"),
     [
         (["RUN", "model.pt"], "model.pt"),
-        (["RUN", "nowhere/model.onnx"], "nowhere"),
+        (["RUN", "nowhere/model.onnx"], "error: nowhere/model.onnx cannot be written"),
         (["no-run", "model.onnx"], "no-run"),
         (["RUN", "model.onnx", "--input", "int"], "uint8"),
         (["FILE", "model.onnx", "--best"], "--best"),

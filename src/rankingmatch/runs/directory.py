@@ -243,9 +243,9 @@ class Run:
                         "put a copy in its place"
                     )
 
-    def require_output(self, path: Path) -> None:
+    def require_output(self, path: Path, option: str | None = "out") -> None:
         """Raise ConfigError unless a file, which is not one of the run's own, can be written to a path."""
-        out = f"{setting('out')} {path}"
+        out = str(path) if option is None else f"{setting(option)} {path}"
         if not path.parent.is_dir():
             raise ConfigError(f"{out} cannot be written: there is no directory {path.parent}")
         if path.is_dir():

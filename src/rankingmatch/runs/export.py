@@ -133,7 +133,7 @@ def export(
         except ImportError as error:
             raise ConfigError(f"export needs {name} ({error}); install it: pip install {name}") from error
     run = Run.at(run, trust=trust)
-    run.require_output(file)
+    run.require_output(file, option=None)
     if best and run.path.is_file():
         raise ConfigError(f"{setting('best')} needs a run directory, and {run.path} is a single model; remove it")
     if run.path.is_file():

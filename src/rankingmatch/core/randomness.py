@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     SELECTION = 10
     RANDOM_CHECKS = 11
     ANCHORS = 12
+    TRIALS = 13
 
 
 def numpy_generator(seed: int, purpose: Purpose, *position: int) -> np.random.Generator:

@@ -26,7 +26,7 @@ from rankingmatch.networks import Classifier, NormalizedLinear, batched_outputs,
 from rankingmatch.networks.onnx import accelerated
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
-from rankingmatch.training.state import State, make_state, task_of
+from rankingmatch.training.state import FittedTo, State, first_view, make_state, task_of
 
 INVERSE_REGULARIZATION = 10.0  # of logistic regression
 # Chosen on the validation images of photographs of clothing, 20 to 100 labels, seeds 10 to 14 (docs/label.md).
@@ -172,12 +172,12 @@ def _bank(features: np.ndarray, method: Method, seed: int) -> Bank:
 # --- the head of a network ----------------------------------------------------------------------------------
 
 
-def start_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
-    """Fit the head of a state, and that of its average, to labels.
+def start_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> FittedTo:
+    """Fit the head of a state, and that of its average, to labels; returns what it was fitted to.
 
     If the method uses unlabeled images, their labels are predicted first. With very many images, some are used.
     """
-    _fit((state.model, state.ema), state, split, seed, "starting the head", progress)
+    return _fit((state.model, state.ema), state, split, seed, "starting the head", progress)
 
 
 def finish_head(state: State, split: Split, seed: int, progress: Progress = no_progress) -> None:
@@ -189,7 +189,9 @@ def finish_head(state: State, split: Split, seed: int, progress: Progress = no_p
         _fit((state.ema,), state, split, seed, "fitting the head", progress)
 
 
-def _fit(models: tuple[Classifier, ...], state: State, split: Split, seed: int, task: str, progress: Progress) -> None:
+def _fit(
+    models: tuple[Classifier, ...], state: State, split: Split, seed: int, task: str, progress: Progress
+) -> FittedTo:
     rows = split.labeled_rows
     if state.objective.method.unlabeled_views:
         unlabeled, most = split.unlabeled_rows, max(0, MOST_IMAGES - len(rows))
@@ -197,13 +199,19 @@ def _fit(models: tuple[Classifier, ...], state: State, split: Split, seed: int, 
             unlabeled = numpy_generator(seed, Purpose.INITIAL_WEIGHTS).choice(unlabeled, most, replace=False)
         rows = np.union1d(rows, unlabeled)
 
-    def fitted() -> dict[str, np.ndarray]:
-        with alone():  # one process fits, and shares the result
-            return fitted_head(
-                _features(state, split, rows, task, progress), split.labels[rows], len(split.classes), seed
-            )
+    def computed() -> np.ndarray:
+        with alone():  # one process computes, and shares the result
+            return _features(state, split, rows, task, progress)
 
-    tensors = from_first_process(fitted)
+    fitted = FittedTo(rows, from_first_process(computed))
+    set_head(models, fitted, split, seed)
+    return fitted
+
+
+def set_head(models: tuple[Classifier, ...], fitted: FittedTo, split: Split, seed: int) -> None:
+    """Fit a head to features and the labels of their rows, and give it to models."""
+    rows, features = fitted
+    tensors = from_first_process(lambda: fitted_head(features, split.labels[rows], len(split.classes), seed))
     for model in models:
         head = normalize_head(model.backbone)
         with torch.no_grad():
@@ -237,17 +245,11 @@ def fitted_head(features: np.ndarray, labels: np.ndarray, classes: int, seed: in
 
 
 def _features(state: State, split: Split, rows: np.ndarray, task: str, progress: Progress) -> np.ndarray:
-    """The features of training images: of the first precomputed view, or of the images if there is no bank."""
-    model: nn.Module = state.ema
-    if state.bank is not None:
-        maps = state.bank.views[state.objective.method.labeled_views[0]][0]
-        inputs = maps.transpose(0, 2, 3, 1)  # as images are
-    else:
-        inputs = split.images
-        model = accelerated(model, len(rows))
+    """The features of training images."""
+    model = state.ema if state.bank is not None else accelerated(state.ema, len(rows))
     features = []
     for start in range(0, len(rows), AT_ONCE):
-        chosen = rows[start : start + AT_ONCE]
-        features += [output.features.cpu().numpy() for output in batched_outputs(model, inputs[chosen], state.device)]
-        progress(task, start + len(chosen), len(rows))
+        inputs = first_view(state, split, rows[start : start + AT_ONCE])
+        features += [output.features.cpu().numpy() for output in batched_outputs(model, inputs, state.device)]
+        progress(task, min(start + AT_ONCE, len(rows)), len(rows))
     return np.concatenate(features)

@@ -170,7 +170,7 @@ def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: 
         side = input_side(given["network"])  # the images of a folder can have the size that it was made for
         given |= {} if side is None else {"image_size": side}
     own = find_method(method).preset if method else {}  # a method may have a network of its own
-    fine_tuning = fine_tuning_settings(source, {**own, **given})
+    fine_tuning = fine_tuning_settings(source, {**own, **given, "method": method})
     method = method or (DEFAULT_METHOD if fine_tuning is None else FINE_TUNING_METHOD)
     preset = source.preset(given.get("image_size")) if fine_tuning is None else known_values(fine_tuning, method)
     values = with_presets(source.name, method, preset, given)

@@ -64,13 +64,14 @@ class JsonLines(Display):
 
     def start(self, job: "Job") -> None:
         """Print how many images and steps there are."""
-        steps = {"step": job.state.step, "steps": job.config.training.last_step}
+        steps = {"step": job.state.step, "steps": job.state.last_step(job.config.training)}
         print_event("start", {**steps, **_image_counts(job.split)})
 
     def update(self, record: Record) -> None:
         """Print an evaluation, with the keys of metrics.jsonl, or how far the training is."""
         if record.evaluation:
-            print_event("evaluation", record_to_json(record))
+            verdict = {"verdict": record.verdict} if record.verdict else {}
+            print_event("evaluation", {**record_to_json(record), **verdict})
             self._printed = time.monotonic()
         elif self._is_due():
             print_event("step", {"step": record.step, "steps": record.steps, "seconds": round(record.seconds, 3)})
@@ -120,6 +121,8 @@ class LogLines(Display):
             left = record.seconds / record.step * (record.steps - record.step)
             numbers = _numbers(record)
             self.print(" | ".join([f"step {record.step}/{record.steps}", losses, *numbers, f"{duration(left)} left"]))
+        if record.verdict:
+            self.print(record.verdict)
 
     def close(self) -> None:
         """Print no more lines about tasks."""
@@ -137,6 +140,7 @@ class LiveDisplay(Display):
         self._bars: _Bars | None = None
         self._tasks: dict[str, TaskID] = {}
         self._errors: list[str] = []
+        self._verdict = ""
 
     def progress(self, task: str, done: int, total: int | None) -> None:
         """Move the bar of a task; when all tasks are finished, the bars disappear."""
@@ -153,7 +157,7 @@ class LiveDisplay(Display):
     def start(self, job: "Job") -> None:
         """Print what is about to be trained, and an empty bar."""
         self._console.print(_headline_of(job))
-        self.progress("steps", job.state.step, job.config.training.last_step)
+        self.progress("steps", job.state.step, job.state.last_step(job.config.training))
 
     def update(self, record: Record) -> None:
         """Move the bar of the steps, and show new numbers if there are any."""
@@ -161,14 +165,15 @@ class LiveDisplay(Display):
             self._errors = _errors(record) or self._errors
             total = f"loss {record.metrics.losses['total']:.3f}"
             self._bars.numbers = "  ".join([total, *_numbers(record, self._errors)])
+        self._verdict = record.verdict
         self.progress("steps", record.step, record.steps)
 
     def close(self) -> None:
         """Remove the bars, and leave the last numbers on the screen."""
         if self._bars is not None:
             self._bars.stop()
-            if self._bars.numbers:
-                self._console.print(self._bars.numbers)
+            for line in filter(None, (self._bars.numbers, self._verdict)):
+                self._console.print(line)
         self._bars, self._tasks = None, {}
 
 
@@ -212,7 +217,7 @@ def headline(config: Config, split: Split, state: State) -> str:
     return (
         f"{printable(config.dataset)}: {len(split.classes)} classes, {height}×{width}×{channels}; "
         f"{', '.join(f'{number:,} {part}' for part, number in _image_counts(split).items())}\n"
-        f"{config.method} with {config.network.network}: {settings.last_step:,} steps of "
+        f"{config.method} with {config.network.network}: {state.last_step(settings):,} steps of "
         f"{settings.batch_size} labeled{f' + {unlabeled} unlabeled' if unlabeled else ''} images, seed {settings.seed}"
         f"{f', on {world_size()} processes' if world_size() > 1 else ''}"
         f"{f', from step {state.step}' if state.step else ''}"

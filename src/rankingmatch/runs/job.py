@@ -214,7 +214,11 @@ def ready_state(
     if state.step == 0 and config.network.initial_head == "fitted":
         from rankingmatch.heads.linear import start_head  # scikit-learn takes a second to import
 
-        start_head(state, split, config.training.seed, progress)
+        fitted = start_head(state, split, config.training.seed, progress)
+        if config.training.final_weights == "judged":
+            from rankingmatch.training.evidence import try_fine_tuning
+
+            state.verdict = try_fine_tuning(state, split, config.training, fitted, progress)
     return state
 
 

@@ -9,20 +9,20 @@ from rankingmatch.networks.efficientnet_lite import VARIANTS, missing_weights
 
 log = logging.getLogger(__name__)
 
-NETWORK = "efficientnet-lite0"
-SIDE = VARIANTS[NETWORK].side  # as in pretraining: smaller images are enlarged, because their features are better then
+NETWORK = "efficientnet-lite2"
+SECOND_NETWORK = "efficientnet-lite0"  # where the weights of the first are not installed
 MOST_VIEWS = 2  # of each kind: in a short training, most unlabeled images are drawn once or twice
 IMAGES_IN_BANK = 20_000  # of weak views, and as many strong ones: some minutes and 400 MB; at least one of each image
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
 
 # Chosen on the validation images of photographs of clothing, 40 labels, seeds 10 and 11 (docs/photographs.md).
 FINE_TUNING: dict[str, Any] = {
-    "network": NETWORK,
     "pretrained": True,
     "tune": "top",
     "optimizer": "adamw",
     "initial_head": "fitted",
     "final_head": "fitted",
+    "final_weights": "judged",
     "learning_rate": 1e-2,  # of the head, whose features have unit length
     "backbone_learning_rate": 2e-4,
     "weight_decay": 1e-4,
@@ -35,6 +35,8 @@ FINE_TUNING: dict[str, Any] = {
 # Of the method, where it has them.
 FINE_TUNING_HYPERPARAMETERS: dict[str, Any] = {"threshold": 0.8, "statistics_decay": 0.95}
 FINE_TUNING_METHOD = "softmatch"
+# Who gives one of these wants the network to be trained, whatever the evidence says.
+FORCING = ("method", "tune", "steps", "epochs", "trained_share")
 
 
 def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -42,14 +44,24 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
 
     None if they are not photographs, if another network is wanted, or for a named dataset unless `pretrained` is given.
     """
-    network = given.get("network", NETWORK)
-    side = VARIANTS[network].side if network in VARIANTS else SIDE
+    network = given.get("network") or default_network()
+    # As in pretraining: smaller images are enlarged, because their features are better then.
+    side = VARIANTS[network if network in VARIANTS else NETWORK].side
     size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else side)
     asked_for = source.is_folder or given.get("pretrained", False)
     if not (asked_for and source.shape[2] == 3 and is_fine_tuned(network, size, given)):
         return None
     chosen = fine_tuning(size, source.training or 1, given)
-    return {**source.preset(size), "image_size": size, "crop": True, **chosen}
+    return {**source.preset(size), "network": network, "image_size": size, "crop": True, **chosen}
+
+
+def default_network() -> str:
+    """The network for photographs; a smaller one if only its weights are installed."""
+    problem = missing_weights(NETWORK)
+    if problem is None or missing_weights(SECOND_NETWORK) is not None:
+        return NETWORK
+    log.warning("%s is used, because %s", SECOND_NETWORK, problem)
+    return SECOND_NETWORK
 
 
 def is_fine_tuned(network: str, size: int, given: Mapping[str, Any]) -> bool:
@@ -76,4 +88,6 @@ def fine_tuning(size: int, count: int, given: Mapping[str, Any]) -> dict[str, An
     remedied = given.get("balanced") or given.get("rebalance", "none") != "none"
     if remedied or given.get("initial_head") == "random":
         chosen["final_head"] = "trained"  # one that is fitted does not know of remedies for unbalanced classes
+    if chosen["final_head"] == "trained" or any(given.get(name) is not None for name in FORCING):
+        chosen["final_weights"] = "trained"
     return chosen

@@ -120,6 +120,8 @@ def prepare(
     require_exclusive({**given, "minutes": minutes}, "minutes", "epochs", "steps")
     if minutes is not None and not 0.001 < minutes < 1e6:
         raise ConfigError(f"{setting('minutes')} is {minutes:g}; it must be in (0.001, 1000000)")
+    if minutes is not None:
+        given.setdefault("final_weights", "trained")  # who gives the time wants the network to be trained
     if restarted_by_torchrun():
         resume, minutes = True, None
     run, plan = from_first_process(lambda: _find(data, method, out, given, resume=resume, trust=trust))

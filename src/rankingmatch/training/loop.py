@@ -93,12 +93,12 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
     DivergedError
         If a loss or a weight is not finite.
     """
-    method, steps = state.objective.method, settings.last_step
+    method, steps = state.objective.method, state.last_step(settings)
     views = state.bank or state.views
     started, seconds_before = time.perf_counter(), state.seconds
     images_per_step = settings.batch_size * (1 + settings.mu * bool(method.unlabeled_views))
     classes, last = len(split.classes), time.perf_counter()
-    if state.step == 0 and settings.trained_share < 1:
+    if state.step == 0 and state.start:
         state.remember_start()  # the head has been fitted since the state was made
     pinned = state.device.type == "cuda"
     read = partial(read_images, split, method, settings, pinned)
@@ -125,17 +125,30 @@ def train(state: State, split: Split, settings: TrainSettings, progress: Progres
         step_seconds = time.perf_counter() - step_started
         if evaluating:
             state.raise_if_diverged()
-            if state.step == steps and settings.trained_share < 1:
-                state.average_with_start(settings.trained_share)
-            if state.step == steps and settings.final_head == "fitted":
-                from rankingmatch.heads.linear import finish_head  # scikit-learn takes a second to import
-
-                finish_head(state, split, settings.seed, progress)
+            if state.step == steps:
+                _finish(state, split, settings, progress)
             evaluation = evaluate(state, split)
             state.seconds = seconds_before + time.perf_counter() - started
         if metrics:
             last = time.perf_counter()
-        yield Record(state.step, steps, state.seconds, step_seconds, metrics, evaluation)
+        verdict = str(state.verdict) if state.verdict is not None and state.step == steps else ""
+        yield Record(state.step, steps, state.seconds, step_seconds, metrics, evaluation, verdict)
+
+
+def _finish(state: State, split: Split, settings: TrainSettings, progress: Progress) -> None:
+    """Make the final weights of the EMA model."""
+    share = settings.trained_share
+    if settings.final_weights == "judged":
+        from rankingmatch.training.evidence import judge_on_validation  # which trains, too
+
+        state.verdict = state.verdict or judge_on_validation(state, split, settings)
+        share = 0.0 if state.verdict is None else state.verdict.share
+    if share < 1:
+        state.average_with_start(share)
+    if settings.final_head == "fitted" and share > 0:
+        from rankingmatch.heads.linear import finish_head  # scikit-learn takes a second to import
+
+        finish_head(state, split, settings.seed, progress)
 
 
 def evaluate(state: State, split: Split) -> Evaluation:

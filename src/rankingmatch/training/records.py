@@ -42,6 +42,7 @@ class Record:
     step_seconds: float  # of this step, without the evaluation after it
     metrics: Metrics | None = None
     evaluation: Evaluation | None = None
+    verdict: str = ""  # at the last step, which weights were kept and why, if that was judged
 
 
 @dataclass

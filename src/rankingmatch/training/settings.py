@@ -40,7 +40,12 @@ class TrainSettings:
         1.0,
         "Interpolate the final weights between the initial ones (0) and the trained ones (1). Below 1, a "
         "pretrained network keeps more of what it knows.",
-        interval="(0, 1]",
+        interval="[0, 1]",
+    )
+    final_weights: Literal["trained", "judged"] = option(
+        "trained",
+        "Final weights: those of {trained_share}, or judged by labeled images that training has not seen: the initial "
+        "ones, the trained ones, or their average. Judged needs {initial_head} fitted.",
     )
     final_head: Literal["trained", "fitted"] = option(
         "trained",

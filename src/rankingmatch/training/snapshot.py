@@ -9,7 +9,7 @@ from torch import Tensor
 from rankingmatch.augment import CTAugment
 from rankingmatch.core.distributed import from_first_process, world_size
 from rankingmatch.training.records import Window
-from rankingmatch.training.state import State
+from rankingmatch.training.state import State, Verdict
 
 Tensors = dict[str, Tensor]
 
@@ -27,6 +27,7 @@ VALUES: dict[str, tuple[type, ...]] = {
     "seconds": (int, float),
     "best_error": (int, float, type(None)),
     "window_count": (int,),
+    "verdict": (list, type(None)),
 }
 
 
@@ -44,6 +45,7 @@ def take_snapshot(state: State) -> Snapshot:
         prefix + name: contiguous_copy(value) for prefix, part in _parts(state).items() for name, value in part.items()
     }
     values = {name: getattr(state, name) for name in ("step", "seconds", "best_error")}
+    values["verdict"] = None if state.verdict is None else list(state.verdict)
     return Snapshot(tensors, {**values, "window_count": state.window.count})
 
 
@@ -87,9 +89,12 @@ def _under(prefix: str, values: Tensors) -> Tensors:
 def check_snapshot(snapshot: Snapshot, state: State) -> None:
     """Raise ValueError unless a snapshot fits a state, before any of it is applied."""
     for name, types in VALUES.items():
-        value = snapshot.values.get(name, "missing")
+        value = snapshot.values.get(name, None if name == "verdict" else "missing")  # earlier versions had no verdict
         if type(value) not in types or (type(value) is int and value < 0):
             raise ValueError(f"its {name} is {value!r}")
+    verdict = snapshot.values.get("verdict")
+    if verdict is not None and ([type(part) for part in verdict] != [float, float, float, int] or verdict[3] < 1):
+        raise ValueError(f"its verdict is {verdict!r:.60}")
     if unknown := snapshot.values.keys() - VALUES.keys():
         raise ValueError(f"it has unknown values: {', '.join(sorted(unknown))}")
     parameters = {name: value.shape for name, value in state.objective.named_parameters()}
@@ -115,6 +120,7 @@ def restore(state: State, snapshot: Snapshot) -> None:
     """Put a state back to a snapshot that fits it."""
     values = snapshot.values
     state.step, state.seconds, state.best_error = values["step"], values["seconds"], values["best_error"]
+    state.verdict = Verdict(*values["verdict"]) if values.get("verdict") else None
     on_device = {name: value.to(state.device) for name, value in snapshot.tensors.items()}
     parts = {prefix: _under(prefix, on_device) for prefix in _parts(state)}
     state.objective.load_state_dict(parts["objective."])

@@ -3,7 +3,7 @@
 import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,31 @@ class Objective(nn.Module):
         return self.method(self.model, batch, context)
 
 
+class Verdict(NamedTuple):
+    """The share to keep, and by how much it is better than the start, in points of the error."""
+
+    share: float
+    gain: float
+    deviation: float  # standard error of the gain
+    images: int  # that were predicted
+
+    def __str__(self) -> str:
+        """What was kept, and why."""
+        kept = {0.0: "the pretrained network with a new head was kept", 1.0: "the fine-tuned network was kept"}
+        says = "was" if self.share else "was not"
+        return (
+            f"{kept.get(self.share, 'the average of the pretrained and the fine-tuned network was kept')}: fine-tuning "
+            f"{says} better on {self.images} images with labels ({self.gain:+.1f} ± {self.deviation:.1f} points)"
+        )
+
+
+class FittedTo(NamedTuple):
+    """What the head of a network was fitted to: features (n, width) of these training rows (n,)."""
+
+    rows: np.ndarray
+    features: np.ndarray
+
+
 @dataclass
 class State:
     """Everything that changes during training. `snapshot.py` lists what a checkpoint holds of it."""
@@ -62,6 +87,7 @@ class State:
     window: Window = field(default_factory=Window)
     bank: Bank | None = None  # instead of views of images, if a part of the network is frozen
     start: dict[str, Tensor] = field(default_factory=dict)  # trainable weights before training, if they are needed
+    verdict: Verdict | None = None  # on how much of the training to keep, once there is evidence
     # Of float16 only: multiplies the loss so that small gradients are not rounded to 0, and skips steps that overflow.
     scaler: GradScaler = field(default_factory=lambda: GradScaler(enabled=False))
 
@@ -74,6 +100,10 @@ class State:
     def replica(self) -> nn.Module:
         """The objective as a step calls it: wrapped in DDP if there are several processes."""
         return replicated(self.objective)
+
+    def last_step(self, settings: TrainSettings) -> int:
+        """The step at which training ends: the first one, if its outcome is not kept."""
+        return 1 if self.verdict is not None and self.verdict.share == 0 else settings.last_step
 
     def remember_start(self) -> None:
         """Keep a copy of the weights that training starts from."""
@@ -134,8 +164,10 @@ def initial_state(
         method.prepare(task_of(split, width, model if network.tune == "all" else None))
     if network.initial_head == "fitted":
         normalize_head(model.backbone)
-    elif settings.final_head == "fitted":
-        raise ConfigError(f"{setting('final_head')} fitted needs {setting('initial_head')} fitted; give both")
+    else:
+        for name, value in (("final_head", "fitted"), ("final_weights", "judged")):
+            if getattr(settings, name) == value:
+                raise ConfigError(f"{setting(name)} {value} needs {setting('initial_head')} fitted; give both")
     set_length(model, network, settings)
     fixed = network.pretrained if network.fixed_batchnorm is None else network.fixed_batchnorm
     if fixed or network.tune != "all":
@@ -166,7 +198,7 @@ def make_state(
     model.divided = ema.divided = world_size() > 1
     scaler = GradScaler(device.type, enabled=settings.precision == "float16")
     state = State(objective, ema, make_optimizer(objective, settings), policies or {}, device, scaler=scaler)
-    if settings.trained_share < 1:
+    if settings.trained_share < 1 or settings.final_weights == "judged":
         state.remember_start()  # a checkpoint that is restored must find tensors of these shapes
     return state
 
@@ -230,3 +262,11 @@ def make_optimizer(objective: Objective, settings: TrainSettings) -> torch.optim
     # On a GPU one kernel for all parameters, which also skips a step that overflows without waiting for the device.
     fused = True if parameters[0].is_cuda else None
     return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=momentum, nesterov=momentum > 0, fused=fused)
+
+
+def first_view(state: State, split: Split, rows: np.ndarray) -> np.ndarray:
+    """Training images as the model takes them: of the first precomputed view, or as they are if there is no bank."""
+    if state.bank is None:
+        return np.asarray(split.images[rows])
+    maps = state.bank.views[state.objective.method.labeled_views[0]][0]
+    return np.asarray(maps[rows].transpose(0, 2, 3, 1))

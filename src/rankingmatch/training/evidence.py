@@ -9,6 +9,7 @@ predicts the other half.
 """
 
 import copy
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -19,24 +20,23 @@ from rankingmatch.heads.linear import finish_head, set_head
 from rankingmatch.networks import predict_probabilities
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
-from rankingmatch.training.state import FittedTo, State, Verdict, first_view
+from rankingmatch.training.state import AVERAGE, SHARES, FittedTo, State, Verdict, first_view
 
-SHARES = (0.0, 0.5, 1.0)
 STEPS = 30  # of a trial
 
 
 def judge(probabilities: np.ndarray, labels: np.ndarray) -> Verdict:
-    """The verdict on probabilities (shares, n, classes) for images that were not trained on.
+    """The verdict on probabilities (shares, n, classes) for images that were not trained on, with labels (n,).
 
-    The start is kept unless the mean gain of a share is larger than its standard error.
+    An image scores half its Brier score, ½ Σ_c (p_c − [c = label])²: 0 at best, 1 at worst. The average of the weights
+    is kept unless another share is better by more than the standard error of the difference.
     """
-    right = probabilities.argmax(2) == labels  # (shares, n)
-    gains = 100 * (right[1:].astype(float) - right[:1])
-    means = gains.mean(1)
-    deviations = np.sqrt((gains.var(1) + 100**2 / len(labels) ** 2) / len(labels))
-    best = int((means - deviations).argmax())
-    share = SHARES[best + 1] if means[best] > deviations[best] else SHARES[0]
-    return Verdict(share, float(means[best]), float(deviations[best]), len(labels))
+    truth = np.eye(probabilities.shape[2])[labels]
+    scores = ((probabilities - truth) ** 2).sum(2) / 2  # (shares, n)
+    gains = scores[SHARES.index(AVERAGE)] - scores
+    sure = gains.mean(1) - gains.std(1) / math.sqrt(len(labels))  # 0 for the average itself
+    start, average, trained = scores.mean(1).tolist()
+    return Verdict(SHARES[int(sure.argmax())], start, average, trained, len(labels))
 
 
 def is_judged_on_validation(split: Split) -> bool:

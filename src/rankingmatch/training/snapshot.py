@@ -9,7 +9,7 @@ from torch import Tensor
 from rankingmatch.augment import CTAugment
 from rankingmatch.core.distributed import from_first_process, world_size
 from rankingmatch.training.records import Window
-from rankingmatch.training.state import State, Verdict
+from rankingmatch.training.state import SHARES, State, Verdict
 
 Tensors = dict[str, Tensor]
 
@@ -93,7 +93,7 @@ def check_snapshot(snapshot: Snapshot, state: State) -> None:
         if type(value) not in types or (type(value) is int and value < 0):
             raise ValueError(f"its {name} is {value!r}")
     verdict = snapshot.values.get("verdict")
-    if verdict is not None and ([type(part) for part in verdict] != [float, float, float, int] or verdict[3] < 1):
+    if verdict is not None and ([type(part) for part in verdict] != [float] * 4 + [int] or verdict[0] not in SHARES):
         raise ValueError(f"its verdict is {verdict!r:.60}")
     if unknown := snapshot.values.keys() - VALUES.keys():
         raise ValueError(f"it has unknown values: {', '.join(sorted(unknown))}")

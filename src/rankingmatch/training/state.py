@@ -33,6 +33,9 @@ from rankingmatch.networks import (
 from rankingmatch.training.records import Window
 from rankingmatch.training.settings import TrainSettings
 
+AVERAGE = 0.5
+SHARES = (0.0, AVERAGE, 1.0)  # of the trained weights, of which one is kept
+
 
 class Objective(nn.Module):
     """Model and method as one module: one forward pass per step, and one state to save."""
@@ -48,20 +51,20 @@ class Objective(nn.Module):
 
 
 class Verdict(NamedTuple):
-    """The share to keep, and by how much it is better than the start, in points of the error."""
+    """The share of the trained weights to keep, and the evidence: scores on images that were not trained on."""
 
     share: float
-    gain: float
-    deviation: float  # standard error of the gain
-    images: int  # that were predicted
+    start: float  # Brier score of the weights before training, 0 at best and 1 at worst
+    average: float  # of the average of both
+    trained: float
+    images: int
 
     def __str__(self) -> str:
         """What was kept, and why."""
-        kept = {0.0: "the pretrained network with a new head was kept", 1.0: "the fine-tuned network was kept"}
-        says = "was" if self.share else "was not"
+        names = ("the pretrained network with a new head", "the average of both networks", "the fine-tuned network")
         return (
-            f"{kept.get(self.share, 'the average of the pretrained and the fine-tuned network was kept')}: fine-tuning "
-            f"{says} better on {self.images} images with labels ({self.gain:+.1f} ± {self.deviation:.1f} points)"
+            f"kept {names[SHARES.index(self.share)]}: Brier scores on {self.images:,} labeled images that were not "
+            f"trained on: {self.start:.3f} before fine-tuning, {self.average:.3f} averaged, {self.trained:.3f} after it"
         )
 
 

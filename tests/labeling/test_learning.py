@@ -18,7 +18,6 @@ from rankingmatch.labeling.background import Background, pool_of
 from rankingmatch.labeling.features import DIMENSION, Features, compute_blocks
 from rankingmatch.labeling.model import Lesson, guesses_of, out_of_fold
 from rankingmatch.labeling.processes import Child
-from rankingmatch.runs import photographs
 
 
 def mean_colors(images: np.ndarray) -> np.ndarray:
@@ -236,7 +235,3 @@ def test_the_real_network_tells_colors_apart(tmp_path: Path) -> None:
     values = features.values.astype(np.float32)
     distance = np.linalg.norm(values[:, None] - values[None], axis=2) + 1e9 * np.eye(6)
     assert (distance.argmin(1) % 3).tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_features_are_those_that_training_starts_from() -> None:
-    assert (features_module.NETWORK, features_module.SIDE) == (photographs.NETWORK, photographs.SIDE)

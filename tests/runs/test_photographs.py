@@ -39,23 +39,23 @@ def test_photographs_are_fine_tuned(tmp_path: Path) -> None:
     assert (config.method, config.training.optimizer, config.data.image_size) == (
         photographs.FINE_TUNING_METHOD,
         "adamw",
-        224,
+        260,
     )
-    assert (config.views.padding, config.views.cutout) == (22, 84)
+    assert (config.views.padding, config.views.cutout) == (26, 98)
     text = describe_plan(plan)
     assert text is not None
-    assert "--network efficientnet-lite0" in text
-    assert "starting from pretrained weights of efficientnet-lite0 (--no-pretrained for random ones)" in text
+    assert "--network efficientnet-lite2" in text
+    assert "starting from pretrained weights of efficientnet-lite2 (--no-pretrained for random ones)" in text
 
 
-def test_a_larger_network_of_the_family_has_the_same_settings_at_its_own_size(tmp_path: Path) -> None:
+def test_another_network_of_the_family_has_the_same_settings_at_its_own_size(tmp_path: Path) -> None:
     photos = folder_of(tmp_path / "photos")
     usual, larger = (resolve(photos, None, given).config for given in ({}, {"network": "efficientnet-lite1"}))
     assert larger.method == usual.method
     assert larger.network == replace(usual.network, network="efficientnet-lite1")
     assert larger.training == usual.training
     assert (larger.data.image_size, larger.views.padding, larger.views.cutout) == (240, 24, 90)
-    assert resolve(photos, None, {"network": "efficientnet-lite2", "image_size": 96}).config.data.image_size == 96
+    assert resolve(photos, None, {"network": "efficientnet-lite0", "image_size": 96}).config.data.image_size == 96
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,38 @@ def test_the_head_is_fitted_again_at_the_end_unless_classes_are_to_be_balanced(
     given: dict[str, Any], final_head: str, tmp_path: Path
 ) -> None:
     assert resolve(folder_of(tmp_path / "photos"), None, given).config.training.final_head == final_head
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "final_weights"),
+    [
+        (None, {}, "judged"),
+        (None, {"network": "efficientnet-lite0", "learning_rate": 0.01}, "judged"),
+        ("softmatch", {}, "trained"),
+        ("softmatch", {"final_weights": "judged"}, "judged"),
+        (None, {"steps": 60}, "trained"),
+        (None, {"tune": "all"}, "trained"),
+        (None, {"trained_share": 0.5}, "trained"),
+        (None, {"balanced": True}, "trained"),
+    ],
+)
+def test_evidence_decides_unless_training_is_asked_for(
+    method: str | None, given: dict[str, Any], final_weights: str, tmp_path: Path
+) -> None:
+    assert resolve(folder_of(tmp_path / "photos"), method, given).config.training.final_weights == final_weights
+
+
+def test_a_smaller_network_is_used_if_only_its_weights_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(photographs, "missing_weights", lambda name: "of rain" if name.endswith("2") else None)
+    config = resolve(folder_of(tmp_path / "photos"), None, {}).config
+    assert (config.network.network, config.network.pretrained, config.data.image_size) == (
+        "efficientnet-lite0",
+        True,
+        224,
+    )
+    assert "efficientnet-lite0 is used, because of rain" in caplog.text
 
 
 def test_a_method_gets_only_the_hyperparameters_it_has(tmp_path: Path) -> None:
@@ -112,8 +144,8 @@ def test_a_named_dataset_keeps_its_settings_unless_pretrained_weights_are_asked_
     assert resolve("stl10", None, {}).config.network.network == "wrn-37-2"
     config = resolve("stl10", None, {"pretrained": True}).config
     assert (config.network.network, config.network.tune) == (photographs.NETWORK, "top")
-    assert (config.training.optimizer, config.data.image_size) == ("adamw", photographs.SIDE)
-    assert config.views.padding == round(0.1 * photographs.SIDE)
+    assert (config.training.optimizer, config.data.image_size) == ("adamw", 260)
+    assert config.views.padding == round(0.1 * 260)
     assert config.training.steps == photographs.FINE_TUNING["steps"]
 
 
@@ -124,14 +156,14 @@ def test_without_the_weights_there_is_a_sentence_and_training_starts_from_random
     with caplog.at_level(logging.WARNING):
         config = resolve(folder_of(tmp_path / "photos"), None, {}).config
     assert (config.network.pretrained, config.data.image_size) == (False, 32)
-    assert "random weights, because the weights of efficientnet-lite0 are not installed" in caplog.text
+    assert "random weights, because the weights of efficientnet-lite2 are not installed" in caplog.text
 
 
 def test_the_model_card_names_the_weights_and_their_license(tmp_path: Path) -> None:
     given: dict[str, Any] = {"steps": 1, "batch_size": 4, "mu": 1, "bank_views": 1, "image_size": 64, "threads": 1}
     run = train(folder_of(tmp_path / "photos"), method="supervised", out=tmp_path / "run", report=False, **given)
     text = run.card_path.read_text()
-    assert "| pretrained weights | EfficientNet-Lite0, trained on ImageNet-1k; license Apache-2.0; " in text
+    assert "| pretrained weights | EfficientNet-Lite2, trained on ImageNet-1k; license Apache-2.0; " in text
 
 
 def test_a_run_starts_from_a_fitted_head_and_resumes_with_the_trained_one(tmp_path: Path) -> None:

@@ -17,11 +17,13 @@ from rankingmatch.data.bank import BankFile, read_bank
 from rankingmatch.heads.linear import fitted_head, start_head
 from rankingmatch.methods import METHODS, find_method, make_method
 from rankingmatch.networks import NetworkSettings, predict_logits, predict_logits_and_features
+from rankingmatch.training import evidence
 from rankingmatch.training.banks import make_bank
+from rankingmatch.training.evidence import judge, try_fine_tuning
 from rankingmatch.training.loop import train
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.snapshot import restore, take_snapshot
-from rankingmatch.training.state import State, initial_state
+from rankingmatch.training.state import FittedTo, State, Verdict, initial_state
 
 VIEWS = replace(VIEW_SETTINGS, bank_views=2)
 SETTINGS = tiny_settings(steps=2, batch_size=6)
@@ -200,19 +202,18 @@ def test_a_fitted_head_replaces_the_random_one_in_model_and_average(
             np.testing.assert_allclose(tensors[f"backbone.classifier.{name}"].numpy(), values, rtol=1e-3, atol=1e-4)
 
 
-def fitted_state(split: Split, method: str, settings: TrainSettings) -> State:
-    """The state before training on a bank, with a fitted head."""
+def fitted_state(split: Split, method: str, settings: TrainSettings) -> tuple[State, FittedTo]:
+    """The state before training on a bank, with a fitted head, and what that was fitted to."""
     network = NetworkSettings("efficientnet-lite0", tune="top", initial_head="fitted")
     state = initial_state(split, make_method(method), network, VIEWS, settings, CPU)
     state.bank = make_bank(state, split, VIEWS)
-    start_head(state, split, seed=settings.seed)
-    return state
+    return state, start_head(state, split, seed=settings.seed)
 
 
 def finished(split: Split, method: str, **given: Any) -> tuple[State, list[tuple[str, int, int | None]]]:
     """A state after training on a bank, and the progress that was reported."""
     settings, shown = replace(SETTINGS, **given), list[tuple[str, int, int | None]]()
-    state = fitted_state(split, method, settings)
+    state, _ = fitted_state(split, method, settings)
     list(train(state, split, settings, lambda *amount: shown.append(amount)))
     return state, shown
 
@@ -242,9 +243,10 @@ def test_without_unlabeled_images_the_final_head_is_the_trained_one(split: Split
         assert torch.equal(value, trained.ema.state_dict()[name])
 
 
-def test_a_final_head_that_is_fitted_needs_an_initial_one_that_is(split: Split) -> None:
-    settings = replace(SETTINGS, final_head="fitted")
-    with pytest.raises(ConfigError, match="final_head fitted needs initial_head fitted; give both"):
+@pytest.mark.parametrize(("option", "value"), [("final_head", "fitted"), ("final_weights", "judged")])
+def test_what_is_fitted_at_the_end_needs_an_initial_head_that_is(option: str, value: str, split: Split) -> None:
+    settings = replace(SETTINGS, **{option: value})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"{option} {value} needs initial_head fitted; give both"):
         initial_state(split, make_method("fixmatch-ra"), NetworkSettings("small"), VIEWS, settings, CPU)
 
 
@@ -263,11 +265,80 @@ def test_the_final_weights_are_an_average_of_those_before_and_after_training(spl
 def test_a_training_that_is_resumed_knows_the_weights_it_started_from(split: Split) -> None:
     whole, _ = finished(split, "fixmatch-ra", trained_share=0.5, final_head="fitted")
     settings = replace(SETTINGS, trained_share=0.5, final_head="fitted")
-    first = fitted_state(split, "fixmatch-ra", settings)
+    first, _ = fitted_state(split, "fixmatch-ra", settings)
     next(train(first, split, settings))
-    resumed = fitted_state(split, "fixmatch-ra", replace(settings, seed=7))  # from other weights
+    resumed, _ = fitted_state(split, "fixmatch-ra", replace(settings, seed=7))  # from other weights
     resumed.bank = first.bank
     restore(resumed, take_snapshot(first))
     list(train(resumed, split, settings))
     for name, value in whole.ema.state_dict().items():
         assert torch.equal(value, resumed.ema.state_dict()[name])
+
+
+# --- evidence ------------------------------------------------------------------------------------------------
+
+
+def test_the_average_is_kept_unless_another_share_has_a_clearly_lower_brier_score() -> None:
+    labels = np.array([0, 1, 1, 0, 1])
+
+    def of_truth(*values: float) -> np.ndarray:  # the probabilities of two classes by that of the true one
+        return np.array([[p, 1 - p] if label == 0 else [1 - p, p] for p, label in zip(values, labels, strict=True)])
+
+    average = of_truth(0.5, 0.6, 0.7, 0.5, 0.6)
+    better, unsure = of_truth(0.6, 0.7, 0.8, 0.6, 0.8), of_truth(0.9, 0.2, 0.9, 0.2, 0.9)
+    for start, trained, share in ((unsure, unsure, 0.5), (better, unsure, 0.0), (unsure, better, 1.0)):
+        verdict = judge(np.stack([start, average, trained]), labels)
+        assert (verdict.share, verdict.images) == (share, 5)
+        for score, probabilities in zip(verdict[1:4], (start, average, trained), strict=True):
+            squares = [(1 - p[label]) ** 2 for p, label in zip(probabilities, labels, strict=True)]
+            assert score == pytest.approx(sum(squares) / 5)  # half the sum over two classes
+
+
+JUDGED = replace(SETTINGS, final_weights="judged", final_head="fitted")
+
+
+def test_a_trial_has_nothing_of_the_labels_that_it_predicts(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    split = replace(split, validation=None)
+    seen: list[np.ndarray] = []
+
+    def judge(probabilities: np.ndarray, labels: np.ndarray) -> Verdict:
+        seen.append(probabilities)
+        return Verdict(1.0, 0.5, 0.5, 0.5, len(labels))
+
+    halves = evidence._halves(split, SETTINGS.seed)
+    monkeypatch.setattr(evidence, "_halves", lambda *_: halves)
+    monkeypatch.setattr(evidence, "judge", judge)
+    monkeypatch.setattr(evidence, "STEPS", 1)
+    assert np.array_equal(np.sort(np.concatenate(halves)), split.labeled_rows)
+    assert [sorted(split.labels[half]) for half in halves] == [[0, 1, 2]] * 2
+    others = split.labels.copy()
+    others[halves[0]] = (others[halves[0]] + 1) % 3
+    for labels in (split.labels, others):
+        state, fitted = fitted_state(split, "fixmatch-ra", JUDGED)
+        try_fine_tuning(state, replace(split, labels=labels), replace(JUDGED, final_head="trained"), fitted)
+    first, second = np.split(seen[0], 2, axis=1), np.split(seen[1], 2, axis=1)
+    assert np.array_equal(first[0], second[0])
+    assert not np.array_equal(first[1], second[1])
+
+
+def test_a_class_with_one_label_is_in_every_trial(split: Split) -> None:
+    alone = split.labeled_rows[:4]  # classes 0, 1, 2, 0
+    halves = evidence._halves(replace(split, labeled_rows=alone), 0)
+    assert sorted(np.concatenate(halves)) == [0, 3]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_weights_of_the_verdict_are_kept(share: float, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, _ = finished(split, "fixmatch-ra", trained_share=share, final_head="fitted" if share else "trained")
+    verdict = Verdict(share, 0.3, 0.3, 0.3, 6)
+    for in_trials in (True, False):  # or by validation images, at the end
+        state, _ = fitted_state(split, "fixmatch-ra", JUDGED)
+        state.verdict = verdict if in_trials else None
+        monkeypatch.setattr(evidence, "judge", lambda *_: verdict)
+        records = list(train(state, split, JUDGED))
+        assert (records[-1].step, records[-1].verdict) == (1 if in_trials and not share else 2, str(verdict))
+        for name, value in state.ema.state_dict().items():
+            assert torch.equal(value, expected.ema.state_dict()[name])
+        other, _ = fitted_state(split, "fixmatch-ra", JUDGED)
+        restore(other, take_snapshot(state))
+        assert other.verdict == verdict

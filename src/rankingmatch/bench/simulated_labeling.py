@@ -15,9 +15,10 @@ from rankingmatch.data import find_source
 from rankingmatch.heads import HEAD_METHOD
 from rankingmatch.heads.linear import fit_head
 from rankingmatch.heads.smoothing import fit_smoothing
-from rankingmatch.labeling.features import SIDE, feature_function
+from rankingmatch.labeling.features import feature_function
 from rankingmatch.labeling.random_checks import CHECK_EVERY, draw_checks, error_interval
 from rankingmatch.labeling.selection import NOT_SELECTABLE, UNLABELED, next_images
+from rankingmatch.runs.photographs import default_network
 
 ORDERS = ("ours", "random")
 SIZES = (10, 20, 40, 80, 100, 200)  # labels for training
@@ -46,7 +47,7 @@ def known_pool(data: str, data_dir: Path | None = None) -> Pool:
     """
     source = find_source(data)
     small = source.side < SMALLEST or source.shape[2] != 3
-    dataset = source.load(data_dir, None if small else SIDE, crop=not small)
+    dataset = source.load(data_dir, None if small else default_network()[1], crop=not small)
     if dataset.test is None:
         raise DataError(f"{source.title} has no test images to measure the error with; use another folder or dataset")
     train = dataset.train.take(np.flatnonzero(dataset.train.labels >= 0))

@@ -20,8 +20,9 @@ from rankingmatch.core.atomic import opened_atomically
 from rankingmatch.core.errors import DataError, RankingMatchError, first_line, writing_remedy
 from rankingmatch.data import decode_files
 from rankingmatch.data.bank import bank_directory, bank_key, delete_old_banks
+from rankingmatch.runs.photographs import default_network
 
-NETWORK, SIDE, DIMENSION = "efficientnet-lite0", 224, 1280  # as in `runs.photographs`, which takes long to import
+DIMENSION = 1280  # of every network that `default_network` may choose
 FORMAT = 1  # of the cached features
 BLOCK = 128  # rows
 ROW = np.dtype([("stamp", "S32"), ("features", np.float16, (DIMENSION,))])
@@ -38,7 +39,8 @@ class Features:
         self._root, self._files = root, files
         self.values = np.zeros((len(files), DIMENSION), np.float16)
         self.known = np.zeros(len(files), bool)
-        self.directory = bank_directory(bank_key(f"labeling {FORMAT} {NETWORK} {SIDE} {root.resolve()}"))
+        network, side = default_network()
+        self.directory = bank_directory(bank_key(f"labeling {FORMAT} {network} {side} {root.resolve()}"))
         self._row_of: dict[bytes, int] = {}  # by the stamp of the file
 
     def read_cache(self) -> bytes:
@@ -99,11 +101,11 @@ def compute_blocks(directory: Path, files: Iterable[tuple[str, str]]) -> Iterato
     For each block, it gives its name and the stamps of the files that cannot be decoded.
     """
     stamp_of = dict(files)
-    compute = feature_function(len(stamp_of))
+    compute, (_, side) = feature_function(len(stamp_of)), default_network()
     rows: list[tuple[bytes, np.ndarray]] = []
     bad: list[str] = []
     done = 0
-    for decoded in decode_files(stamp_of, (SIDE, SIDE, 3), crop=True):
+    for decoded in decode_files(stamp_of, (side, side, 3), crop=True):
         done += len(decoded.files) + len(decoded.bad)
         bad += [stamp_of[file] for file, _ in decoded.bad]
         if decoded.files:
@@ -124,7 +126,7 @@ def feature_function(count: int) -> Compute:
     from rankingmatch.networks.onnx import accelerated
 
     torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    network = accelerated(make_classifier(NETWORK, 2, pretrained=True).eval(), count)
+    network = accelerated(make_classifier(default_network()[0], 2, pretrained=True).eval(), count)
 
     def compute(images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():

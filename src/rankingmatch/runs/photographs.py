@@ -44,9 +44,11 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
 
     None if they are not photographs, if another network is wanted, or for a named dataset unless `pretrained` is given.
     """
-    network = given.get("network") or default_network()
+    network, side = default_network()
+    if "network" in given:
+        network = given["network"]
+        side = VARIANTS[network].side if network in VARIANTS else side
     # As in pretraining: smaller images are enlarged, because their features are better then.
-    side = VARIANTS[network if network in VARIANTS else NETWORK].side
     size = given.get("image_size") or (source.side if source.side < SMALLEST_SIDE else side)
     asked_for = source.is_folder or given.get("pretrained", False)
     if not (asked_for and source.shape[2] == 3 and is_fine_tuned(network, size, given)):
@@ -55,13 +57,13 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     return {**source.preset(size), "network": network, "image_size": size, "crop": True, **chosen}
 
 
-def default_network() -> str:
-    """The network for photographs; a smaller one if only its weights are installed."""
+def default_network() -> tuple[str, int]:
+    """The network for photographs, a smaller one if only its weights are installed, and the size of its images."""
     problem = missing_weights(NETWORK)
     if problem is None or missing_weights(SECOND_NETWORK) is not None:
-        return NETWORK
+        return NETWORK, VARIANTS[NETWORK].side
     log.warning("%s is used, because %s", SECOND_NETWORK, problem)
-    return SECOND_NETWORK
+    return SECOND_NETWORK, VARIANTS[SECOND_NETWORK].side
 
 
 def is_fine_tuned(network: str, size: int, given: Mapping[str, Any]) -> bool:

@@ -195,7 +195,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         require_exclusive(every, "epochs", "steps")
         suggested = suggested_settings(height, width, channels, count)
         if is_fine_tuned(self.network or "", side, every):
-            suggested |= known_values(fine_tuning(side, count, {**every, "method": self.method}), self.method)
+            suggested |= known_values(fine_tuning(side, {**every, "method": self.method}), self.method)
         values = with_presets("arrays", self.method, suggested, every)
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):

@@ -9,7 +9,6 @@ import pytest
 from image_folders import picture
 
 from rankingmatch.cli.printing import describe_plan
-from rankingmatch.data import ImageFolder, find_source
 from rankingmatch.runs import photographs
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
@@ -122,16 +121,6 @@ def test_other_wishes_come_first(given: dict[str, Any], tmp_path: Path) -> None:
     config = resolve(folder_of(tmp_path / "photos"), None, given).config
     assert (config.method, config.network.pretrained, config.network.tune) == ("rankingmatch-bm", False, "all")
     assert config.data.image_size == given.get("image_size", 32)
-
-
-@pytest.mark.parametrize(("images", "views"), [(10, 2), (3000, 2), (10_000, 2), (100_000, 1)])
-def test_large_folders_have_fewer_precomputed_views(images: int, views: int, tmp_path: Path) -> None:
-    source = find_source(folder_of(tmp_path / "photos"))
-    assert isinstance(source, ImageFolder)
-    source.contents.parts["train"] = source.contents.parts["train"][:1] * images
-    settings = photographs.fine_tuning_settings(source, {})
-    assert settings is not None
-    assert settings["bank_views"] == views
 
 
 @pytest.mark.parametrize("kind", ["small", "gray"])

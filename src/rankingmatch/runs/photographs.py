@@ -11,8 +11,6 @@ log = logging.getLogger(__name__)
 
 NETWORK = "efficientnet-lite2"
 SECOND_NETWORK = "efficientnet-lite0"  # where the weights of the first are not installed
-MOST_VIEWS = 2  # of each kind: in a short training, most unlabeled images are drawn once or twice
-IMAGES_IN_BANK = 20_000  # of weak views, and as many strong ones: some minutes and 400 MB; at least one of each image
 SMALLEST_SIDE = 64  # smaller images are not photographs, or not much is left of them
 
 # Chosen on the validation images of photographs of clothing, 40 labels, seeds 10 and 11 (docs/photographs.md).
@@ -31,6 +29,7 @@ FINE_TUNING: dict[str, Any] = {
     "steps": 60,
     "evaluate_every": 20,
     "operation_probability": 1.0,
+    "bank_views": 1,  # in so short a training, most unlabeled images are drawn once
 }
 # Of the method, where it has them.
 FINE_TUNING_HYPERPARAMETERS: dict[str, Any] = {"threshold": 0.8, "statistics_decay": 0.95}
@@ -53,7 +52,7 @@ def fine_tuning_settings(source: Source, given: Mapping[str, Any]) -> dict[str, 
     asked_for = source.is_folder or given.get("pretrained", False)
     if not (asked_for and source.shape[2] == 3 and is_fine_tuned(network, size, given)):
         return None
-    chosen = fine_tuning(size, source.training or 1, given)
+    chosen = fine_tuning(size, given)
     return {**source.preset(size), "network": network, "image_size": size, "crop": True, **chosen}
 
 
@@ -78,14 +77,13 @@ def is_fine_tuned(network: str, size: int, given: Mapping[str, Any]) -> bool:
     return problem is None
 
 
-def fine_tuning(size: int, count: int, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings for `count` photographs of this size in pixels, with hyperparameters that not every method has."""
+def fine_tuning(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for photographs of this size in pixels, with hyperparameters that not every method has."""
     chosen = {
         **FINE_TUNING,
         **FINE_TUNING_HYPERPARAMETERS,
         "padding": round(0.1 * size),
         "cutout": round(0.375 * size),
-        "bank_views": min(MOST_VIEWS, max(1, IMAGES_IN_BANK // count)),
     }
     remedied = given.get("balanced") or given.get("rebalance", "none") != "none"
     if remedied or given.get("initial_head") == "random":

@@ -14,6 +14,7 @@ from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.train import train
+from rankingmatch.training import evidence
 
 
 def folder_of(path: Path, size: tuple[int, int] = (100, 80), *, gray: bool = False) -> str:
@@ -153,6 +154,20 @@ def test_the_model_card_names_the_weights_and_their_license(tmp_path: Path) -> N
     run = train(folder_of(tmp_path / "photos"), method="supervised", out=tmp_path / "run", report=False, **given)
     text = run.card_path.read_text()
     assert "| pretrained weights | EfficientNet-Lite2, trained on ImageNet-1k; license Apache-2.0; " in text
+
+
+@pytest.mark.slow
+def test_the_model_card_and_the_last_line_say_what_was_kept_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evidence, "STEPS", 1)
+    given: dict[str, Any] = {"labels": 4, "validation": 0, "final_weights": "judged", "steps": 1, "batch_size": 4}
+    given |= {"mu": 1, "image_size": 64, "threads": 1, "report": False, "verbose": True}
+    run = train(folder_of(tmp_path / "photos"), out=tmp_path / "run", **given)
+    (kept,) = (line for line in run.card_path.read_text().splitlines() if line.startswith("| final weights |"))
+    sentence = kept.removeprefix("| final weights | ").removesuffix(" |")
+    assert "on 4 labeled images that were not trained on" in sentence
+    assert capsys.readouterr().err.splitlines()[-1] == sentence
 
 
 def test_a_run_starts_from_a_fitted_head_and_resumes_with_the_trained_one(tmp_path: Path) -> None:

@@ -418,7 +418,9 @@ class Recorder:
         if diverged is None:
             save_checkpoint(job.run.checkpoints, job.state, identity=self.identity)
             save_model(job.run.model_path, job.state.ema, job.model_info)
-            write_atomically(job.run.card_path, to_utf8(model_card(job.config, job.split, job.result)))
+            write_atomically(
+                job.run.card_path, to_utf8(model_card(job.config, job.split, job.result, job.state.verdict))
+            )
         job.run.finish(job.result)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from rankingmatch.data import Images, Split, dataset_title
 from rankingmatch.networks.efficientnet_lite import VARIANTS
 from rankingmatch.runs.config import Config
 from rankingmatch.training.records import Record
+from rankingmatch.training.state import Verdict
 
 Seconds = Annotated[float, Between(0, 1e12)]
 _HINTS = get_type_hints(Errors, include_extras=True)
@@ -165,7 +166,7 @@ like those it was tested on. {pseudo}`config.json` has every setting, `split.jso
 """
 
 
-def model_card(config: Config, split: Split, result: Result) -> str:
+def model_card(config: Config, split: Split, result: Result, verdict: Verdict | None = None) -> str:
     """The model card of a finished run: MODEL_CARD.md, what to know before using the model."""
     height, width, channels = split.images.shape[1:]
     counts = np.bincount(split.labels[split.labeled_rows], minlength=len(split.classes))
@@ -181,6 +182,8 @@ def model_card(config: Config, split: Split, result: Result) -> str:
     if config.network.pretrained and config.network.network in VARIANTS:
         info = VARIANTS[config.network.network].info
         facts["pretrained weights"] = f"{info.name}; license {info.license}; {info.source}"
+    if verdict is not None:
+        facts["final weights"] = str(verdict)
     facts["test error"] = _error(result.test, split.test)
     if result.test_balanced_error is not None:
         facts["balanced test error"] = f"{result.test_balanced_error:.2f}%, the mean of the errors of the classes"

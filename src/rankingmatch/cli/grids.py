@@ -145,14 +145,14 @@ BENCHMARKS = {"labeling": bench_labeling}
 @click.option(
     "--figures",
     type=PATH,
-    help="Also draw errors against the number of labels, or time and memory, into this directory.",
+    help="Also plot errors against the number of labels, or time and memory, into this directory.",
 )
 @click.option("--data", metavar="FOLDER", help="Folder of images, or a dataset, instead of the one in the recipe.")
 @click.option(
-    "--data-dir", metavar="DIR", help="Directory that has the datasets' files, or that they are downloaded to."
+    "--data-dir", metavar="DIR", help="Directory of the datasets' files; missing ones are downloaded."
 )
 @click.option("--device", metavar="STR", help="Device: cpu, cuda, cuda:1, mps…")
-@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="Any option of `train`, for all runs.")
+@click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="Set an option of `train` for all runs.")
 @trust_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Show neither progress nor tables.")

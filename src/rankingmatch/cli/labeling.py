@@ -18,14 +18,14 @@ method_option = click.option(
     "--method",
     metavar="NAME",
     default=HEAD_METHOD,
-    help="What trains the model on the labels so far, on features of a pretrained network: a method, or "
+    help="Method that trains the model on the labels so far, with features of a pretrained network, or "
     f"{LOGISTIC_REGRESSION}. [{HEAD_METHOD}]",
 )
 
 
 @click.command(short_help="Label a FOLDER of images in the browser.")
 @click.argument("folder", type=PATH)
-@click.option("--classes", metavar="NAMES", default="", help="Names of classes to start with, separated by commas.")
+@click.option("--classes", metavar="NAMES", default="", help="Initial class names, separated by commas.")
 @click.option(
     "--labels-csv",
     "table",
@@ -37,7 +37,7 @@ method_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="Port of the server; 0 takes any. [8765, or any if it is taken]",
+    help="Port of the server; 0 picks a free one. [8765, or a free one if it is taken]",
 )
 @click.option(
     "--host",
@@ -48,7 +48,7 @@ method_option = click.option(
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
 @method_option
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", default=0, help="Seed of the order of the images. [0]"
+    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", default=0, help="Seed of the image order. [0]"
 )
 def label(
     folder: Path, classes: str, table: Path | None, port: int | None, host: str, browser: bool, method: str, seed: int

@@ -117,7 +117,7 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     click.echo(json.dumps(asdict(exported)) if as_json else str(exported))
 
 
-@click.command(short_help="Write a report page of one RUN, or of several side by side.")
+@click.command(short_help="Write a report on one RUN, or on several side by side.")
 @click.argument("runs", nargs=-1, type=PATH, metavar="RUN…")
 @click.option("--out", type=PATH, metavar="FILE", help="Output file. [RUN/report.html; for several runs, report.html]")
 @click.option("--figures", type=PATH, metavar="DIR", help="Also write each figure as PNG and SVG.")
@@ -127,19 +127,19 @@ def export(run: Path, file: Path, values: str, logits: bool, best: bool, as_json
     type=click.IntRange(1, 10**9),
     metavar="N",
     default=10_000,
-    help="Largest number of unlabeled images whose pseudo-labels are shown. [10000]",
+    help="Maximum number of unlabeled images whose pseudo-labels are shown. [10000]",
 )
 @click.option(
     "--points",
     type=click.IntRange(10, 10**6),
     metavar="N",
-    help="Largest number of images on a map; t-SNE takes long for many. [2000; fewer for several runs]",
+    help="Maximum number of points in an embedding; t-SNE is slow for many. [2000; fewer for several runs]",
 )
 @device_option
 @trust_option
 @json_option
 def report(runs: tuple[Path, ...], out: Path | None, as_json: bool, **options: Any) -> None:
-    """Write a report page of one RUN, or of several side by side, that opens in any browser, also offline."""
+    """Write a report on one RUN, or on several side by side, that opens in any browser, even offline."""
     from rankingmatch.runs.display import loading_progress
     from rankingmatch.runs.report import write_report
 

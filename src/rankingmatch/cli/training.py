@@ -40,13 +40,13 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
 @click.option("--out", type=PATH, metavar="RUN", help="Run directory. [runs/DATA-LABELS-METHOD-SEED]")
 @click.option("--resume", is_flag=True, help="Continue RUN from its last checkpoint; start it if it does not exist.")
 @click.option(
-    "--minutes", type=float, metavar="N", help="Time for the whole command: train for as many steps as fit into it."
+    "--minutes", type=float, metavar="N", help="Time limit for the whole command, from which the number of steps follows."
 )
 @click.option(
     "--bank-on",
     type=click.Choice(["here", "ray"]),
     default="here",
-    help="Where to compute the outputs of a frozen part for all images: in this process, or on a Ray cluster. [here]",
+    help="Where to compute the frozen part of the network: in this process, or on a Ray cluster. [here]",
 )
 @click.option(
     "--ray-address", metavar="ADDRESS", help="With --bank-on ray: address of the cluster. [this machine only]"

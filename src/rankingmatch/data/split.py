@@ -38,7 +38,7 @@ class DataSettings:
     )
     unlabeled_imbalance: float | None = option(
         None,
-        "γ of the unlabeled images; the rest of them is left out. By default, {imbalance}.",
+        "γ of the unlabeled images; the others are dropped. By default, {imbalance}.",
         interval="(0, inf)",
         kind="labels",
     )

@@ -28,7 +28,7 @@ class ExecutionSettings:
 
     data_dir: str | None = option(
         None,
-        "Directory that has the dataset's files, or that they are downloaded to. By default, "
+        "Directory of the dataset's files; missing ones are downloaded. By default, "
         "$RANKINGMATCH_DATA or the user's cache directory.",
         kind="run",
         path=True,

@@ -148,9 +148,7 @@ BENCHMARKS = {"labeling": bench_labeling}
     help="Also plot errors against the number of labels, or time and memory, into this directory.",
 )
 @click.option("--data", metavar="FOLDER", help="Folder of images, or a dataset, instead of the one in the recipe.")
-@click.option(
-    "--data-dir", metavar="DIR", help="Directory of the datasets' files; missing ones are downloaded."
-)
+@click.option("--data-dir", metavar="DIR", help="Directory of the datasets' files; missing ones are downloaded.")
 @click.option("--device", metavar="STR", help="Device: cpu, cuda, cuda:1, mps…")
 @click.option("--set", "given", multiple=True, metavar="OPTION=VALUE", help="Set an option of `train` for all runs.")
 @trust_option

@@ -47,9 +47,7 @@ method_option = click.option(
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser. [on]")
 @method_option
-@click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", default=0, help="Seed of the image order. [0]"
-)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", default=0, help="Seed of the image order. [0]")
 def label(
     folder: Path, classes: str, table: Path | None, port: int | None, host: str, browser: bool, method: str, seed: int
 ) -> None:

@@ -40,7 +40,7 @@ def _complete_method(ctx: click.Context, parameter: click.Parameter, incomplete:
 @click.option("--out", type=PATH, metavar="RUN", help="Run directory. [runs/DATA-LABELS-METHOD-SEED]")
 @click.option("--resume", is_flag=True, help="Continue RUN from its last checkpoint; start it if it does not exist.")
 @click.option(
-    "--minutes", type=float, metavar="N", help="Time limit for the whole command, from which the number of steps follows."
+    "--minutes", type=float, metavar="N", help="Time limit for the whole command; it sets the number of steps."
 )
 @click.option(
     "--bank-on",

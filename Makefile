@@ -26,7 +26,7 @@ test-lowest: $(LOWEST)  ## tests of what uses other packages than torch, with th
 		tests/augment tests/bench tests/cli tests/data tests/networks tests/report tests/runs tests/test_estimator.py
 
 fuzz: $(READY)  ## 10,000 damaged files for each reader: half an hour or so
-	$(BIN)/python tests/helpers/fuzzing.py --files 10000
+	RANKINGMATCH_FUZZED_FILES=10000 $(BIN)/python -m pytest -s tests/test_fuzzing.py
 
 crash: $(READY)  ## kill training 50 times at random, and before every file operation
 	RANKINGMATCH_KILLS=50 $(BIN)/python -m pytest -s tests/cli/test_interruptions.py

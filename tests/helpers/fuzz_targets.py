@@ -1,12 +1,13 @@
 """What is fuzzed: for each kind of file, valid ones and the way a user's command reads it."""
 
+import contextlib
 import gzip
 import io
 import json
 import shutil
 import tarfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import original_files
@@ -14,12 +15,14 @@ import torch
 from image_folders import class_folders
 from PIL import Image
 from real_images import photographs, to_pil
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 from shard_files import member, samples, write_parquet, write_tar
 from tiny import CPU, tiny_settings, tiny_split, tiny_state
 
 from rankingmatch.bench.recipe import RECIPES, cells, read_recipe
-from rankingmatch.bench.results import keep_rows, keep_runs, kept_of, kept_outcome, kept_run
-from rankingmatch.bench.simulated_labeling import Look, Simulation, read_labelings
+from rankingmatch.bench.results import kept_of, kept_outcome
+from rankingmatch.bench.simulated_labeling import read_labelings
 from rankingmatch.data import benchmark
 from rankingmatch.data.decode import decode, decode_files, read_header
 from rankingmatch.data.folder_contents import scan_folder
@@ -33,6 +36,8 @@ from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start, training_records
 from rankingmatch.runs.model import ModelInfo, load_model, save_model
 from rankingmatch.training.loop import train
+
+KEPT = Path(__file__).parents[2] / "docs/results"
 
 
 @dataclass(frozen=True)
@@ -171,15 +176,17 @@ def run_files(place: Path) -> Target:
     settings = {"steps": 4, "batch_size": 8, "mu": 1, "network": "wrn-10-1", "evaluate_every": 2, "threads": 1}
     list(training_records(start(run, resolve("digits", "fixmatch-ra", {**settings, "measure_steps": True}))))
     names = ("config.json", "split.json", "result.json", "metrics.jsonl", "steps.csv", "model.safetensors")
-    tensors, header = run.model_path.read_bytes(), run.path / "header.json"
-    size = int.from_bytes(tensors[:8], "little")
-    about = json.loads(tensors[8 : 8 + size])["__metadata__"]["rankingmatch"].encode()
+    header, tensors = run.path / "header.json", load_file(run.model_path)
+    with safe_open(run.model_path, "pt") as file:
+        about = file.metadata()["rankingmatch"].encode()
     seeds = [*((run.path / name, (run.path / name).read_bytes()) for name in names), (header, about)]
     good = dict(seeds)
 
     def read(path: Path, content: bytes) -> object:
         target = run.model_path if path == header else path
-        target.write_bytes(with_header(tensors, content) if path == header else content)
+        if path == header:
+            content = save(tensors, {"rankingmatch": content.decode("utf-8", "replace")})
+        target.write_bytes(content)
         try:
             config, split = run.config(), run.path / "split.json"
             json.dumps(config.to_json())
@@ -195,34 +202,18 @@ def run_files(place: Path) -> Target:
     return Target(seeds, read)
 
 
-def with_header(model: bytes, about: bytes) -> bytes:
-    """A model with another text in the place of its values."""
-    size = int.from_bytes(model[:8], "little")
-    values = json.loads(model[8 : 8 + size])
-    values["__metadata__"]["rankingmatch"] = about.decode("utf-8", "replace")
-    header = json.dumps(values).encode()
-    return len(header).to_bytes(8, "little") + header + model[8 + size :]
-
-
 def kept_results(place: Path) -> Target:
     """The file of results that `bench --keep` continues."""
-    recipe = read_recipe("demo")
-    grid = cells(recipe, folds=1, scale="tiny", given={"steps": 2, "threads": 1})[:2]
-    path = place / "demo.jsonl"
-    for cell in grid:
-        run = Run(place / cell.directory)
-        list(training_records(start(run, cell.plan)))
-        keep_runs(path, [kept_run(cell, run)])
-    seeds = [(path, path.read_bytes())]
+    recipe, lines = read_recipe("digits"), (KEPT / "digits.jsonl").read_bytes().splitlines(keepends=True)
+    grid = cells(recipe, folds=None, scale=None, given={})
+    seeds = [(place / "digits.jsonl", b"".join(lines[:2]))]
     return written(seeds, lambda path: (kept_of(grid, path), kept_outcome(recipe, path)))
 
 
 def kept_labelings(place: Path) -> Target:
     """The file of labelings that `bench labeling --keep` continues."""
-    path = place / "labeling-digits.json"
-    one = Simulation("ours", 0, (10, 20), (30.0, 20.5), (Look(10, 60, 33), Look(9, 50, 22)))
-    keep_rows(path, "rankingmatch bench labeling", [{"data": "digits", **asdict(one)}])
-    return written([(path, path.read_bytes())], read_labelings)
+    path = KEPT / "labeling-digits.json"
+    return written([(place / path.name, path.read_bytes())], read_labelings)
 
 
 def recipes(place: Path) -> Target:
@@ -247,21 +238,14 @@ def checkpoints(place: Path) -> Target:
         shutil.copytree(place / "good", here)
         (here / path.name).write_bytes(content)
         if len(content) % 2:
-            make_checksums_fit(here / about.name)
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                values = json.loads((here / about.name).read_bytes())
+                values |= checksums(values, (here / tensors.name).read_bytes())
+                (here / about.name).write_text(json.dumps(values))
         restore_latest(here, fresh)
         return next(train(fresh, split, longer)) if fresh.step != 3 else None  # the damaged one was good enough
 
     return Target(seeds, read)
-
-
-def make_checksums_fit(about: Path) -> None:
-    """What someone would do who knows the format."""
-    try:
-        values = json.loads(about.read_bytes())
-        values |= checksums(values, about.with_suffix(".safetensors").read_bytes())
-        about.write_text(json.dumps(values))
-    except (ValueError, TypeError, RecursionError):
-        pass
 
 
 def models(place: Path) -> Target:

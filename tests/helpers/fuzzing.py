@@ -1,10 +1,8 @@
 """Damaged files for every reader, in a process that may neither use much memory nor take long nor run anything.
 
-`python tests/helpers/fuzzing.py --files 10000` tries that many of each kind; names of kinds restrict it. A file is a
-function of its kind and its number: `--first 4711 --files 1` tries that one again.
+A file is a function of its kind and its number: `run(["zip"], 4711, 1)` tries that one again.
 """
 
-import argparse
 import dataclasses
 import faulthandler
 import logging
@@ -20,18 +18,16 @@ import traceback
 import typing
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from fuzz_targets import TARGETS, Target
 from mutations import mutated
 from torchrun import environment
 
 from rankingmatch.core.devices import peak_memory, reset_peak_memory
 from rankingmatch.core.errors import RankingMatchError
 from rankingmatch.data.decode import UnreadableError
-
-if TYPE_CHECKING:
-    from fuzz_targets import Target
 
 CPU = torch.device("cpu")
 SECONDS = 5  # for one file
@@ -68,19 +64,7 @@ def forbid_all_but_reading(place: Path) -> None:
     sys.addaudithook(hook)
 
 
-def prepared(kind: str, place: Path) -> "Target":
-    """The valid files of a kind, read once, which also imports whatever reading them needs."""
-    from fuzz_targets import TARGETS
-
-    place.mkdir()
-    os.environ["XDG_CACHE_HOME"] = str(place / "cache")
-    target = TARGETS[kind](place)
-    for path, content in target.seeds:
-        target.read(path, content)
-    return target
-
-
-def try_files(kind: str, target: "Target", first: int, count: int, place: Path) -> bool:
+def try_files(kind: str, target: Target, first: int, count: int, place: Path) -> bool:
     """Damage, read, repeat, and print what came of it; whether only errors of the project's own did."""
     seeds = [content for _, content in target.seeds]
     readable, slowest, failures = 0, 0.0, []
@@ -120,7 +104,13 @@ def child(kinds: list[str], first: int, count: int, place: Path) -> int:
     """All of it in this process; a line for each kind and each failure."""
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    targets = {kind: prepared(kind, place / kind) for kind in kinds}
+    targets = {}
+    for kind in kinds:
+        (place / kind).mkdir()
+        os.environ["XDG_CACHE_HOME"] = str(place / kind / "cache")
+        targets[kind] = TARGETS[kind](place / kind)
+        for path, content in targets[kind].seeds:  # which also imports whatever reading them needs
+            targets[kind].read(path, content)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     forbid_all_but_reading(place)
@@ -135,7 +125,7 @@ def run(kinds: list[str], first: int, count: int) -> tuple[int, str]:
     """The child's exit code and words; a hang or a crash names the file."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
-        command = [sys.executable, __file__, "--child", place, "--first", str(first), "--files", str(count), *kinds]
+        command = [sys.executable, __file__, place, str(first), str(count), *kinds]
         variables = environment(OMP_NUM_THREADS="1")
         done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = "".join(line for line in done.stdout.splitlines(keepends=True) if not line.startswith(CHATTER))
@@ -145,24 +135,6 @@ def run(kinds: list[str], first: int, count: int) -> tuple[int, str]:
         return done.returncode, said
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", help="all if none is named")
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--child", type=Path)
-    given = parser.parse_args()
-    if given.child:
-        return child(given.kinds, given.first, given.files, given.child)
-    from fuzz_targets import TARGETS
-
-    codes = []
-    for kind in given.kinds or TARGETS:
-        code, said = run([kind], given.first, given.files)
-        print(said, end="", flush=True)
-        codes.append(code)
-    return max(codes)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    folder, start, files, *names = sys.argv[1:]
+    sys.exit(child(names, int(start), int(files), Path(folder)))

@@ -40,13 +40,13 @@ def resize(page: LabelPage, size: tuple[int, int]) -> None:
     """Give the page the size of a desktop window or of a phone."""
     is_phone = size == PHONE
     values = {"width": size[0], "height": size[1], "deviceScaleFactor": 2 if is_phone else 1, "mobile": is_phone}
-    page.emulate("Emulation.setDeviceMetricsOverride", **values)
-    page.emulate("Emulation.setTouchEmulationEnabled", enabled=is_phone)
+    page.emulate("setDeviceMetricsOverride", **values)
+    page.emulate("setTouchEmulationEnabled", enabled=is_phone)
 
 
 def set_scheme(page: LabelPage, scheme: str) -> None:
     """Light or dark."""
-    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    page.emulate("setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
 
 def save(page: LabelPage, name: str) -> None:

@@ -8,7 +8,6 @@ import faulthandler
 import logging
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 import torch
 from fuzz_targets import TARGETS, Target
+from limits import limit_addresses
 from mutations import mutated
 from torchrun import environment
 
@@ -111,8 +111,7 @@ def child(kinds: list[str], first: int, count: int, place: Path) -> int:
         targets[kind] = TARGETS[kind](place / kind)
         for path, content in targets[kind].seeds:  # which also imports whatever reading them needs
             targets[kind].read(path, content)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    limit_addresses(MEMORY)
     forbid_all_but_reading(place)
     good = True
     for kind, target in targets.items():

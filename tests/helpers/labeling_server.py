@@ -51,7 +51,6 @@ class Page:
         return response.json()
 
     def next(self, count: int = 8, client: str = "me", **parameters: Any) -> Any:
-        """The next images of a client."""
         return self.get("/next", client=client, count=count, **parameters)["images"]
 
     def post(self, path: str, status: int = 200, **body: Any) -> Any:
@@ -61,12 +60,10 @@ class Page:
         return response.json()
 
     def label(self, number: int, choice: int | str | None, status: int = 200, origin: str = "hand") -> Any:
-        """Label an image."""
         return self.post("/label", status, client="me", number=number, origin=origin, **{"class": choice})
 
     @property
     def state(self) -> Any:
-        """The state."""
         return self.get("/state")
 
     def rows(self) -> list[list[str]]:
@@ -93,7 +90,6 @@ class LabelServer:
         raise NotImplementedError
 
     def rows(self) -> list[dict[str, str]]:
-        """The rows of the journal."""
         with (self.folder / "labels.csv").open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
@@ -107,7 +103,6 @@ class ServerThread(LabelServer):
     """A server in this process, without a model: it starts at once."""
 
     def start(self) -> str:
-        """Start the thread."""
         self.session = open_session(self.folder, classes=self.classes)
         access = Access("secret", self.port)
         self.server = make_server(self.session, Training(self.session), access)
@@ -120,7 +115,6 @@ class ServerThread(LabelServer):
         return f"http://127.0.0.1:{self.port}/?token={access.token}"
 
     def stop(self) -> None:
-        """End the thread."""
         self.server.should_exit = self.server.force_exit = True
         self.thread.join()
         self.session.journal.close()

@@ -6,12 +6,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def limit_addresses(more: int) -> None:
+    """No more than so many bytes of addresses beyond those in use."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
 @contextmanager
 def gigabyte() -> Iterator[None]:
-    """No more than a gigabyte of addresses beyond those in use."""
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, before[1]))
+    limit_addresses(2**30)
     try:
         yield
     finally:

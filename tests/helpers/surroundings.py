@@ -1,11 +1,12 @@
 """What a command may find itself in: each function is called in its process, before it starts."""
 
 import os
-import resource
 import shutil
 import sys
 from functools import partial
 from pathlib import Path
+
+from limits import limit_addresses
 
 
 def _close(*names: str) -> None:
@@ -42,7 +43,4 @@ def without_current_directory() -> None:
     shutil.rmtree(Path.cwd())
 
 
-def with_little_memory() -> None:
-    """Half a gigabyte of addresses beyond those in use."""
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, used + 2**29))
+with_little_memory = partial(limit_addresses, 2**29)

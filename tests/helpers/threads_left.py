@@ -3,15 +3,8 @@
 import gc
 import sys
 from pathlib import Path
-from typing import Any
 
 import rankingmatch
-
-
-def train(run: str, rate: str) -> None:
-    """A short run, which diverges at a high learning rate."""
-    quick: dict[str, Any] = {"steps": 20, "batch_size": 4, "mu": 1, "threads": 1, "report": False}
-    rankingmatch.train("digits", method="fixmatch-ra", out=run, learning_rate=float(rate), **quick)
 
 
 def print_threads(outcome: str) -> None:
@@ -22,8 +15,9 @@ def print_threads(outcome: str) -> None:
 
 if __name__ == "__main__":
     gc.disable()  # what is left is not left by chance
+    quick = {"steps": 20, "batch_size": 4, "mu": 1, "threads": 1, "learning_rate": float(sys.argv[2])}
     try:
-        train(*sys.argv[1:])
+        rankingmatch.train("digits", method="fixmatch-ra", out=sys.argv[1], report=False, **quick)
     except (rankingmatch.DivergedError, SystemExit):  # as the first process sees it, and as the others do
         print_threads("failed")
     else:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 pytest.importorskip("uvicorn")
-from label_page import CHROMIUM, DRIVER, NO_BROWSER, LabelPage
+from chromium import MARKS
+from label_page import LabelPage
 from labeling_server import LabelServer, ServerProcess, ServerThread
 from selenium.webdriver.common.keys import Keys
 from tour import make_photographs
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=NO_BROWSER)]
+pytestmark = MARKS
 HOSTILE = "<img src=x onerror=alert(1)>"
 Start = Callable[..., Any]
 
@@ -34,8 +35,8 @@ def page(chromium: LabelPage) -> Iterator[LabelPage]:
         chromium.driver.switch_to.window(handle)
         chromium.driver.close()
     chromium.driver.switch_to.window(chromium.driver.window_handles[0])
-    chromium.emulate("Emulation.clearDeviceMetricsOverride")
-    chromium.emulate("Emulation.setEmulatedMedia", features=[])
+    chromium.emulate("clearDeviceMetricsOverride")
+    chromium.emulate("setEmulatedMedia", features=[])
     chromium.driver.get("about:blank")
     chromium.errors()
 
@@ -326,7 +327,7 @@ def test_on_a_phone_nothing_is_too_wide_and_targets_are_large_enough(
     page: LabelPage, start: Start, classes: int
 ) -> None:
     server = start(classes=(*(f"class {number}" for number in range(classes - 1)), "a long name " * 8))
-    page.emulate("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    page.emulate("setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
     page.open(server.address)
     page.name()
     small = """return [...document.querySelectorAll("button, nav a, input, select, summary")].filter((one) => {
@@ -348,7 +349,7 @@ def test_on_a_phone_nothing_is_too_wide_and_targets_are_large_enough(
 def test_everything_has_a_name_for_screen_readers_is_reached_with_tab_and_can_be_dark(
     page: LabelPage, start: Start
 ) -> None:
-    page.emulate("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.emulate("setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     start()
     page.name()
     color = page.script("return getComputedStyle(document.body).backgroundColor")

@@ -1,18 +1,14 @@
 """The page in a real browser: Debian's chromium, from a file, with no network."""
 
-import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
+from chromium import MARKS, Browser
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from synthetic_runs import HTML_NAME, make_history, make_predictions, make_run, without_truth
 from toy_section import page_with_toy_section
@@ -20,50 +16,25 @@ from toy_section import page_with_toy_section
 from rankingmatch.report import Status, page_content, render_page
 from rankingmatch.report.sections import load_sections
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-NO_BROWSER = "no chromium and chromedriver: apt-get install chromium chromium-driver"
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=NO_BROWSER)]
+pytestmark = MARKS
 SECTIONS = [section.key for section in load_sections()]
 
 
-class Browser:
-    """Chromium, with the errors of the page and the requests it made."""
-
-    def __init__(self, downloads: Path) -> None:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(CHROMIUM)
-        for flag in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1280,900"):
-            options.add_argument(f"--{flag}")
-        options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(options, Service(DRIVER))
-        self.downloads = downloads
-
+class ReportPage(Browser):
     def open(self, page: Path, section: str = "overview") -> None:
         self.driver.get("about:blank")
         self.errors()
         self.driver.get(f"{page.as_uri()}#{section}")
 
     def show(self, section: str) -> None:
-        self.driver.find_element(By.CSS_SELECTOR, f'nav [aria-controls="{section}"]').click()
-
-    def all(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        self.one(f'nav [aria-controls="{section}"]').click()
 
     def text(self, selector: str) -> str:
-        return self.driver.find_element(By.CSS_SELECTOR, selector).text
-
-    def errors(self) -> list[str]:
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        return self.one(selector).text
 
     def requests(self) -> list[str]:
         """What the page requested. Its security policy forbids the network; a violation is also among the errors."""
-        entries = 'return performance.getEntriesByType("resource").map((one) => one.name)'
-        return list(self.driver.execute_script(entries))
-
-    def emulate(self, command: str, **values: Any) -> None:
-        self.driver.execute_cdp_cmd(f"Emulation.{command}", values)
+        return list(self.script('return performance.getEntriesByType("resource").map((one) => one.name)'))
 
     def show_everything(self) -> None:
         """Show every section, without an error."""
@@ -74,18 +45,17 @@ class Browser:
 
     def downloaded(self) -> list[str]:
         """The lines of the table of pseudo-labels, which it downloads."""
-        file, deadline = self.downloads / "pseudo-labels.csv", time.monotonic() + 10
+        file = self.downloads / "pseudo-labels.csv"
         file.unlink(missing_ok=True)
         Select(self.all("#filters select")[1]).select_by_visible_text("all")
-        self.driver.find_element(By.ID, "csv").click()
-        while not file.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        self.one("#csv").click()
+        self.until(file.exists)
         return file.read_text().splitlines()
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browser = Browser(tmp_path_factory.mktemp("downloads"))
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportPage]:
+    browser = ReportPage(tmp_path_factory.mktemp("downloads"))
     yield browser
     browser.driver.quit()
 
@@ -101,7 +71,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(tmp_path_factory.mktemp("page"), make_run())
 
 
-def test_every_section_opens_without_network_and_without_errors(browser: Browser, page: Path) -> None:
+def test_every_section_opens_without_network_and_without_errors(browser: ReportPage, page: Path) -> None:
     browser.open(page)
     for words in ("Test error", "95% CI", "rankingmatch train made --labels 12"):
         assert words in browser.text("#overview")
@@ -118,7 +88,7 @@ def test_every_section_opens_without_network_and_without_errors(browser: Browser
 
 
 def test_a_class_name_that_is_html_stays_text_and_a_click_on_a_column_heading_sorts(
-    browser: Browser, page: Path
+    browser: ReportPage, page: Path
 ) -> None:
     browser.open(page)
     browser.show_everything()
@@ -126,17 +96,17 @@ def test_a_class_name_that_is_html_stays_text_and_a_click_on_a_column_heading_so
     browser.show("classes")
     assert HTML_NAME in browser.text("#classes tbody")
     script = "return [...document.querySelectorAll('#classes svg text')].map((one) => one.textContent)"
-    assert HTML_NAME in browser.driver.execute_script(script)
+    assert HTML_NAME in browser.script(script)
     for descending in (False, True):
         browser.all("#classes thead th button")[2].click()
         errors = [float(cell.text) for cell in browser.all("#classes tbody td:nth-child(3)")]
         assert errors == sorted(errors, reverse=descending)
 
 
-def test_pointing_at_a_dot_shows_its_image(browser: Browser, page: Path) -> None:
+def test_pointing_at_a_dot_shows_its_image(browser: ReportPage, page: Path) -> None:
     browser.open(page, "embedding")
     assert "Logits: error " in browser.text("#embedding")
-    card = browser.driver.find_element(By.ID, "hover")
+    card = browser.one("#hover")
     assert not card.is_displayed()
     (dot, *_) = browser.all("#embedding .scatterlayer .point")
     ActionChains(browser.driver).move_to_element(dot).pause(0.4).perform()
@@ -146,7 +116,7 @@ def test_pointing_at_a_dot_shows_its_image(browser: Browser, page: Path) -> None
     assert image.value_of_css_property("background-image").startswith('url("data:image/')
 
 
-def test_filters_filter(browser: Browser, page: Path) -> None:
+def test_filters_filter(browser: ReportPage, page: Path) -> None:
     run = make_run()
     assert run.unlabeled is not None
     predicted, confidence = run.unlabeled.predicted, run.unlabeled.confidence.round(4)
@@ -155,7 +125,7 @@ def test_filters_filter(browser: Browser, page: Path) -> None:
     show, label = (Select(browser.all("#filters select")[index]) for index in (1, 0))
     tiles = "#pseudo_labels .gallery .tile"
     assert len(browser.all(tiles)) == wrong.sum()  # mistakes are shown first
-    more = browser.driver.find_element(By.CSS_SELECTOR, "#pseudo_labels .more-button")
+    more = browser.one("#pseudo_labels .more-button")
     assert not more.is_displayed()  # all of them are shown
     show.select_by_visible_text("confident and wrong")
     assert len(browser.all(tiles)) == (wrong & (confidence >= 0.95)).sum()
@@ -169,14 +139,14 @@ def test_filters_filter(browser: Browser, page: Path) -> None:
     label.select_by_visible_text("class 2")
     assert len(browser.all(tiles)) == (predicted == 2).sum()
     label.select_by_visible_text("any")
-    search = browser.driver.find_element(By.CSS_SELECTOR, "#filters input[type=search]")
+    search = browser.one("#filters input[type=search]")
     search.send_keys("class 1")
     truth = run.unlabeled.truth
     assert browser.text("#matches").startswith(f"{((predicted == 1) | (truth == 1)).sum()} images match")
 
 
 def test_the_filtered_rows_can_be_downloaded_and_names_like_formulas_are_texts(
-    browser: Browser, page: Path, tmp_path: Path
+    browser: ReportPage, page: Path, tmp_path: Path
 ) -> None:
     browser.open(page, "pseudo_labels")
     lines = browser.downloaded()
@@ -186,27 +156,27 @@ def test_the_filtered_rows_can_be_downloaded_and_names_like_formulas_are_texts(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_follow_the_system_and_the_button(browser: Browser, page: Path, scheme: str) -> None:
+def test_light_and_dark_follow_the_system_and_the_button(browser: ReportPage, page: Path, scheme: str) -> None:
     browser.emulate("setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.open(page, "training")
     ground = "return getComputedStyle(document.body).backgroundColor"
-    before = browser.driver.execute_script(ground)
+    before = browser.script(ground)
     assert (sum(map(int, before[4:-1].split(","))) > 380) == (scheme == "light")
-    browser.driver.find_element(By.ID, "theme").click()
-    assert browser.driver.execute_script(ground) != before
+    browser.one("#theme").click()
+    assert browser.script(ground) != before
     browser.emulate("setEmulatedMedia", features=[])
 
 
-def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
+def test_nothing_is_wider_than_a_phone(browser: ReportPage, page: Path) -> None:
     browser.emulate("setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
     browser.open(page)
     for section in SECTIONS:
         browser.show(section)
-        assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 390, section
+        assert browser.script("return document.documentElement.scrollWidth") <= 390, section
     browser.emulate("clearDeviceMetricsOverride")
 
 
-def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
+def test_several_runs_are_compared(browser: ReportPage, tmp_path: Path) -> None:
     runs = [
         make_run(name=f"{method}, seed {seed}", method=method, seed=seed, test_error=error + seed)
         for method, error in (("supervised", 30.0), ("rankingmatch-bm", 20.0))
@@ -224,7 +194,7 @@ def test_several_runs_are_compared(browser: Browser, tmp_path: Path) -> None:
     assert browser.errors() == []
 
 
-def test_runs_without_test_images_are_compared_by_validation_errors(browser: Browser, tmp_path: Path) -> None:
+def test_runs_without_test_images_are_compared_by_validation_errors(browser: ReportPage, tmp_path: Path) -> None:
     without: dict[str, Any] = {"test_error": None, "history": make_history(test_error=None)}
     without["evaluated"] = make_predictions("validation")
     runs = [make_run(name=name, method=name, val_error=error, **without) for name, error in (("a", 30.0), ("b", 20.0))]
@@ -252,13 +222,13 @@ def test_runs_without_test_images_are_compared_by_validation_errors(browser: Bro
     ],
     ids=["2 classes", "200 classes", "NaN", "under way", "no labels"],
 )
-def test_every_kind_of_run_has_a_page(browser: Browser, tmp_path: Path, case: dict[str, Any], words: str) -> None:
+def test_every_kind_of_run_has_a_page(browser: ReportPage, tmp_path: Path, case: dict[str, Any], words: str) -> None:
     browser.open(write_page(tmp_path, make_run(**case)))
     assert words in browser.text("#overview")
     browser.show_everything()
 
 
-def test_a_new_section_is_drawn(browser: Browser, tmp_path: Path) -> None:
+def test_a_new_section_is_drawn(browser: ReportPage, tmp_path: Path) -> None:
     browser.open(page_with_toy_section(tmp_path), "toy")
     assert [tab.text for tab in browser.all("nav button")][1:4] == ["Training", "Toy section", "Classes"]
     assert browser.text("#toy") == "Runs: first run"

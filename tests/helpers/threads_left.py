@@ -3,6 +3,7 @@
 import gc
 import sys
 from pathlib import Path
+from typing import Any
 
 import rankingmatch
 
@@ -15,7 +16,7 @@ def print_threads(outcome: str) -> None:
 
 if __name__ == "__main__":
     gc.disable()  # what is left is not left by chance
-    quick = {"steps": 20, "batch_size": 4, "mu": 1, "threads": 1, "learning_rate": float(sys.argv[2])}
+    quick: dict[str, Any] = {"steps": 20, "batch_size": 4, "mu": 1, "threads": 1, "learning_rate": float(sys.argv[2])}
     try:
         rankingmatch.train("digits", method="fixmatch-ra", out=sys.argv[1], report=False, **quick)
     except (rankingmatch.DivergedError, SystemExit):  # as the first process sees it, and as the others do

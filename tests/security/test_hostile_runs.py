@@ -160,11 +160,17 @@ def test_a_run_as_it_was_written_is_read(run: Run, bounded: None) -> None:
 FILES = ("config.json", "result.json", "metrics.jsonl", "steps.csv", "split.json", "model.safetensors")
 
 
+def write_huge(path: Path) -> None:
+    """Write a file of many gigabytes that takes no space."""
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
 SOMETHING_ELSE: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "zeros": lambda path: path.symlink_to("/dev/zero"),
     "directory": Path.mkdir,
-    "huge": lambda path: (path.touch(), os.truncate(path, 2**40)),  # takes no space
+    "huge": write_huge,
     "deep": lambda path: path.write_text('{"a":' * 100_000 + "\n"),
     "lists": lambda path: path.write_text("[" + "[]," * 400_000 + "[]]\n"),
     "number": lambda path: path.write_text("9" * 1_000_000 + "\n"),

@@ -1,6 +1,5 @@
 """Tar files made to fill the memory, to take forever, or to lead elsewhere: one line, and nothing is unpacked."""
 
-import io
 import os
 import tarfile
 import tracemalloc
@@ -20,10 +19,6 @@ from rankingmatch.data.folder_contents import scan_folder
 @pytest.fixture
 def image(tmp_path: Path) -> bytes:
     return picture(tmp_path / "made.png").read_bytes()
-
-
-def names(path: Path) -> list[str]:
-    return [str(image).removeprefix(f"{path}/") for image in images_below(path)]
 
 
 def bare_header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
@@ -94,12 +89,9 @@ def test_a_long_header_of_a_sparse_file_is_not_read(tmp_path: Path, kind: bytes)
 
 
 def test_names_that_are_not_utf_8_or_cannot_be_printed(image: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "x.tar"
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape") as tar:
-        for name in ("caf\udce9.png", "li\nne.png"):
-            info, content = member(name, image)
-            tar.addfile(info, io.BytesIO(content))
-    assert names(path) == ["caf\udce9.png", "li\nne.png"]
+    names = ["caf\udce9.png", "li\nne.png"]
+    path = write_tar(tmp_path / "x.tar", [member(name, image) for name in names], tarfile.GNU_FORMAT)
+    assert [str(found) for found in images_below(path)] == [f"{path}/{name}" for name in names]
 
 
 def test_what_cannot_be_read_is_named(image: bytes, tmp_path: Path) -> None:

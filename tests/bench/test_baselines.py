@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from image_folders import picture
+from image_folders import class_folders
 from sklearn.linear_model import LogisticRegression
 
 from rankingmatch.bench import OutputFiles, baselines, parse_recipe, read_recipe, run_recipe
@@ -35,18 +35,13 @@ threads = 1
 """
 
 
-def photographs(folder: Path) -> Path:
-    """Three classes of red, green and blue noise: 6 training and 2 test images each."""
-    for name, color in (("red", (200, 40, 40)), ("green", (40, 200, 40)), ("blue", (40, 40, 200))):
-        for part, count in (("train", 6), ("test", 2)):
-            for number in range(count):
-                picture(folder / part / name / f"{part}{name}{number}.png", color, (64, 64))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return photographs(tmp_path_factory.mktemp("photos"))
+    """Three classes: 6 training and 2 test images each."""
+    root = tmp_path_factory.mktemp("photos")
+    for part, each in (("train", 6), ("test", 2)):
+        class_folders(root / part, each=each, size=(64, 64))
+    return root
 
 
 @pytest.fixture(autouse=True)

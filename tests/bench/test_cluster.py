@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +17,6 @@ from rankingmatch.bench import run_recipe
 from rankingmatch.bench.cluster import Cluster, Resources, connected
 from rankingmatch.bench.grid import GridDisplay, run_grid
 from rankingmatch.bench.recipe import Cell, cells, parse_recipe
-from rankingmatch.cli import main
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError
 from rankingmatch.runs.config import Plan
 from rankingmatch.runs.directory import Run
@@ -38,23 +37,14 @@ def one_run(steps: int) -> list[Cell]:
     return cells(recipe, folds=1, scale=None, given={})[:1]
 
 
-def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SystemExit) as left:
-        main(["bench", "demo", "--on", "ray"])
-    assert left.value.code == 2
-    assert "pip install 'rankingmatch[ray]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "flags", [["--cpus-per-run", "2"], ["--ray-address", "head:6379"], ["--jobs", "2", "--on", "ray"]]
-)
-def test_flags_of_the_cluster_and_of_this_machine_are_not_mixed(
-    flags: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["bench demo --on", "train digits --out run --bank-on"])
+def test_without_ray_the_extra_is_named(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
 ) -> None:
-    with pytest.raises(SystemExit):
-        main(["bench", "demo", *flags])
-    assert f"error: {flags[0]} " in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'rankingmatch[ray]'" in refused(*command.split(), "ray")
+    assert not list(tmp_path.iterdir())
 
 
 @needs_ray
@@ -69,7 +59,10 @@ def test_a_cluster_gives_the_identical_runs_and_keeps_finished_ones(cluster: Clu
 
 
 @needs_ray
-def test_a_mistake_on_the_cluster_comes_back_as_it_was(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_mistake_on_the_cluster_comes_back_as_it_was(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankingmatch.bench.grid.load_datasets", lambda grid: None)  # which would find it here
     recipe = parse_recipe("bad", TEXT + 'split = "nowhere.json"\n')
     with pytest.raises(RankingMatchError, match=r"^split is .*nowhere.json, which cannot be read"):
         run_recipe(recipe, out=tmp_path, workers=cluster)

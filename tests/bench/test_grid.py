@@ -74,7 +74,10 @@ def test_an_interrupted_grid_goes_on_to_the_identical_runs(once: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_mistake_in_a_process_of_its_own_comes_back_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankingmatch.bench.grid.load_datasets", lambda grid: None)  # which would find it here
     recipe = parse_recipe("bad", TEXT.replace("[settings]", '[settings]\nsplit = "nowhere.json"'))
     with pytest.raises(RankingMatchError, match=r"split is .*nowhere.json"):
         run_recipe(recipe, out=tmp_path, jobs=2)

@@ -85,19 +85,14 @@ def test_the_papers_tables_are_there_to_the_letter() -> None:
     [
         "title = ",
         TEXT.replace('title = "Mine"', ""),
-        TEXT.replace('title = "Mine"', "title = 5"),
         TEXT.replace('"supervised", "fixmatch-ra"', "1"),
-        TEXT.replace("folds = 3", 'folds = "five"'),
         TEXT.replace("folds = 3", "folds = 0"),
         TEXT.replace("folds = 3", 'colour = "red"'),
         TEXT.replace("folds = 3", 'scale = "huge"'),
         TEXT.replace("folds = 3", 'measure = "year"'),
         TEXT.replace("[20, 40]", "[]"),
-        TEXT.replace("[20, 40]", "40"),
-        TEXT.replace("[20, 40]", "[0]"),
         TEXT.replace('method = "fixmatch-ra"', ""),
         TEXT.replace('["", "", "25.67"]', '["25.67"]'),
-        TEXT.replace('["", "", "25.67"]', "25.67"),
         'title = "x"\nmethods = ["supervised"]',
         'title = "x"\n[datasets.digits]\n',
         'title = "x"\ndatasets = ["digits"]\nmethods = ["supervised"]',
@@ -148,13 +143,3 @@ def test_a_given_length_replaces_that_of_recipe_and_scale(scale: str) -> None:
     recipe = parse_recipe("mine", TEXT)  # has epochs for one dataset, and the other has steps of its own
     assert {cell.config.training.total_steps for cell in grid(recipe, scale=scale, given={"steps": 7})} == {7}
     assert {cell.config.training.epochs for cell in grid(recipe, scale=scale, given={"epochs": 0.5})} == {0.5}
-
-
-@pytest.mark.parametrize("given", [{"mu": "x"}, {"image_size": "x"}, {"steps": "x"}])
-def test_a_given_value_of_another_type_is_named(given: dict[str, object]) -> None:
-    for scale in SCALES:
-        with pytest.raises(ConfigError, match="int"):
-            grid(parse_recipe("mine", TEXT), scale=scale, given=given)
-        recipe = parse_recipe("mine", TEXT.replace("mu = 2", f'{next(iter(given))} = "x"'))
-        with pytest.raises(ConfigError, match="int"):
-            grid(recipe, scale=scale)

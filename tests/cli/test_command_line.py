@@ -186,6 +186,9 @@ MISTAKES = {
     "train digits --batch-size many": ["--batch-size", "'many'"],
     "train digits --method supervised --margin 1": ["--margin", "'supervised'"],
     "train digits --epochs 1 --steps 2": ["--epochs", "--steps"],
+    "train digits --minutes 5 --steps 2": ["--minutes", "--steps"],
+    "train digits --bank-on rya": ["--bank-on", "'ray'"],
+    "train digits --ray-address head:6379": ["--ray-address needs --bank-on ray"],
     "train digits --treshold 0.9": ["--treshold", "--threshold"],
     "train digits --device abacus": ["--device abacus"],
     "train digits --method ./own.py:Method": ["./own.py:Method"],
@@ -212,6 +215,9 @@ MISTAKES = {
     "bench digits --set stepz=4": ["'stepz'", "'steps'"],
     "bench digits --set steps=many": ["--steps is 'many'", "int"],
     "bench digits --set seed=4": ["--seed"],
+    "bench demo --cpus-per-run 2": ["--cpus-per-run"],
+    "bench demo --ray-address head:6379": ["--ray-address"],
+    "bench demo --jobs 2 --on ray": ["--jobs"],
     "bench digits --markdown nowhere/t.md": ["--markdown nowhere/t.md", "directory nowhere"],
 }
 # An empty path must never mean the current directory.

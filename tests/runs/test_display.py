@@ -1,6 +1,5 @@
 """What is shown of work that takes long: to a program, on a terminal, and in a log."""
 
-import json
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from image_folders import class_folders
 from rankingmatch.cli import main
 from rankingmatch.data import under_way
 from rankingmatch.runs import display
-from rankingmatch.runs.display import JsonLines, LiveDisplay, loading_progress
+from rankingmatch.runs.display import LiveDisplay, loading_progress
 
 QUICK = ["--steps", "4", "--batch-size", "4", "--mu", "1", "--network", "wrn-10-1", "--threads", "1"]
 
@@ -33,14 +32,6 @@ def test_a_log_says_what_takes_long_and_how_far_it_is(
         progress("reading photos", 10, 10)
         with under_way(progress, "writing"):
             wait_for("writing …")
-
-
-def test_a_program_gets_an_event(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "SECONDS_BETWEEN_EVENTS", 0.0)
-    JsonLines().progress("fitting the head", 1, 2)
-    event = json.loads(capsys.readouterr().out)
-    assert event.pop("format")
-    assert event == {"event": "loading", "task": "fitting the head", "done": 1, "total": 2}
 
 
 def test_bars_are_there_while_something_is_under_way() -> None:

@@ -11,7 +11,6 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from image_folders import picture
 
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.cli import main
@@ -20,7 +19,6 @@ from rankingmatch.networks import make_classifier
 from rankingmatch.runs import export
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.model import ModelInfo, save_model
-from rankingmatch.runs.predict import predict_into
 
 QUICK = ["--steps", "30", "--batch-size", "16", "--mu", "1", "--threads", "1", "--evaluate-every", "10", "--quiet"]
 CPU = torch.device("cpu")
@@ -110,15 +108,6 @@ def test_colours_and_sides_of_their_own_length_from_a_models_own_file(
     with torch.no_grad():
         expected = model.eval()(torch.from_numpy(images)).logits.softmax(1).numpy()
     np.testing.assert_allclose(answer(tmp_path / "own.onnx", images), expected, atol=1e-5)
-
-
-def test_predictions_say_how_far_they_are(run: Path, tmp_path: Path) -> None:
-    for number in range(3):
-        picture(tmp_path / f"images/{number}.png")
-    shown: list[tuple[str, int, int | None]] = []
-    images, table = [str(tmp_path / "images")], tmp_path / "table.csv"
-    list(predict_into(Run(run), images, table, progress=lambda *amount: shown.append(amount)))
-    assert shown[-1] == ("predicting", 3, 3)
 
 
 # --- what cannot be exported ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from image_folders import digit_files
+from shard_files import write_parquet
 
 import rankingmatch as rm
 from rankingmatch.runs.directory import Run
@@ -35,23 +36,15 @@ def run(folder: Path) -> Run:
     return rm.train(folder, out=folder.parent / "run", validation=40, labels=100, report=False, **QUICK)
 
 
-def test_without_test_images_the_validation_images_are_evaluated(run: Run) -> None:
-    report = evaluate(run, None)
-    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 0)
-    assert "test_error" not in report
-    result = run.result()
-    assert result is not None
-    assert report["error"] == pytest.approx(result.val_error)
-
-
-def test_the_folder_of_training_gives_its_validation_images_only(
-    run: Run, folder: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("left_out", [0, 160])
+def test_without_test_images_the_validation_images_are_evaluated_also_of_the_folder_of_training(
+    left_out: int, run: Run, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING):
-        report = evaluate(run, str(folder))
-    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, 160)
-    assert "160 of 200 images were used in training (100 labeled, 60 unlabeled) and are left out" in caplog.text
-    result = run.result()
+    report, result = evaluate(run, folder if left_out else None), run.result()
+    assert (report["part"], report["images"], report["left_out"]) == ("validation", 40, left_out)
+    said = "160 of 200 images were used in training (100 labeled, 60 unlabeled) and are left out" in caplog.text
+    assert said == bool(left_out)
+    assert "test_error" not in report
     assert result is not None
     assert report["error"] == pytest.approx(result.val_error)
 
@@ -62,6 +55,16 @@ def test_of_mixed_images_only_the_new_ones_are_evaluated(run: Run, folder: Path,
     report = evaluate(run, str(tmp_path / "mixed"))
     assert (report["part"], report["images"], report["left_out"]) == ("test", 50, 200)
     assert report["test_error"] == evaluate(run, str(folder.parent / "others"))["test_error"]
+
+
+def test_an_image_in_a_shard_that_cannot_be_read_is_no_copy_and_is_skipped(
+    run: Run, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pyarrow")
+    images: list[bytes | None] = [path.read_bytes() for path in sorted((folder.parent / "others/3").iterdir())]
+    shard = write_parquet(tmp_path / "x.parquet", [*images, b""], ["3"] * (len(images) + 1))
+    assert evaluate(run, shard)["images"] == len(images)
+    assert "1 files were skipped" in caplog.text
 
 
 def test_images_of_training_alone_are_refused(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -304,19 +304,11 @@ def test_every_method_with_strong_views_can_learn_them(name: str) -> None:
     split, settings = tiny_split(), tiny_settings(steps=4)
     learning = replace(VIEW_SETTINGS, strong="ctaugment")
     network = NetworkSettings("wrn-10-1")
-    states = [initial_state(split, make_method(name, {}), network, learning, settings, CPU) for _ in range(2)]
-    rates = []
-    for state in states:
-        list(train(state, split, settings))
-        strong = state.views["strong"]
-        assert isinstance(strong, CTAugment)
-        rates.append(strong.rates)
-    assert torch.equal(rates[0], rates[1])
-    used = int((rates[0] < 1).sum())
-    assert 4 < used <= 4 * 6 * 2
-    other = tiny_state(split, settings, name)
-    list(train(other, split, settings))
-    assert not torch.equal(other.model.backbone.head.weight, states[0].model.backbone.head.weight)  # type: ignore[union-attr, arg-type]
+    state = initial_state(split, make_method(name, {}), network, learning, settings, CPU)
+    list(train(state, split, settings))
+    strong = state.views["strong"]
+    assert isinstance(strong, CTAugment)
+    assert 4 < int((strong.rates < 1).sum()) <= 4 * 6 * 2
 
 
 def test_in_bfloat16_the_network_computes_in_it_and_the_losses_do_not() -> None:

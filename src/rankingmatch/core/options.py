@@ -5,8 +5,10 @@ flags, recipes and `config.json` name them, and `validate` checks them wherever 
 """
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from inspect import get_annotations
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -113,6 +115,14 @@ def check(option: Option, value: Any) -> None:
         raise ConfigError(f"{name} is {value}; it must be below 2^63")
     if option.type is float and value and not TINY <= abs(value) <= HUGE:
         raise ConfigError(f"{name} is {value}; it must be 0, or between {TINY:g} and {HUGE:g}")
+
+
+def absolute_path(name: str, path: str | Path) -> Path:
+    """The path that an option has, without links, valid from any directory; ConfigError for a link to itself."""
+    found = Path(os.path.realpath(path))
+    if found.is_symlink():
+        raise ConfigError(f"{setting(name)} {path} is a link to itself; choose another one")
+    return found
 
 
 def _inside(value: float, interval: str) -> bool:

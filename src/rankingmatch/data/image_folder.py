@@ -1,6 +1,7 @@
 """Sources by their names, and the folder of images, or shards: read once, with settings that follow from its images."""
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 
 from rankingmatch.core.errors import ConfigError, DataError, setting, unknown_name
 from rankingmatch.core.names import first_few, printable
+from rankingmatch.core.options import absolute_path
 from rankingmatch.data.benchmarks import BENCHMARKS
 from rankingmatch.data.cache import FORMAT, cache_directory, read_or_write, write_cache
 from rankingmatch.data.dataset import UNLABELED, Dataset, Progress, Source, no_progress, under_way
@@ -111,14 +113,15 @@ def find_source(name: str, *, unlabeled: str | None = None, labels_csv: str | No
     """
     if not name:
         raise ConfigError(f"{setting('data')} is empty; give a dataset or a folder of images")
+    given = {"unlabeled": unlabeled, "labels_csv": labels_csv}
     if name in BENCHMARKS:
-        for option, value in (("unlabeled", unlabeled), ("labels_csv", labels_csv)):
-            if value is not None:
+        for option, path in given.items():
+            if path is not None:
                 raise ConfigError(f"{setting(option)} is for a folder of images, but {name} is a dataset; leave it out")
         return BENCHMARKS[name]
     if is_place(name):
-        others = (None if path is None else Path(path).resolve() for path in (unlabeled, labels_csv))
-        return read_folder(Path(name).resolve(), *others)
+        others = (None if path is None else absolute_path(option, path) for option, path in given.items())
+        return read_folder(absolute_path("data", name), *others)
     if Path(name).is_file():
         raise ConfigError(f"{name} is a file; give a folder of images, or a shard, whose name ends in .tar or .parquet")
     if Path(name).name != name:
@@ -133,7 +136,7 @@ def is_place(name: str) -> bool:
 
 def dataset_title(name: str) -> str:
     """The `title` of the source of this name, whether or not the folder is there."""
-    return BENCHMARKS[name].title if name in BENCHMARKS else Path(name).resolve().name
+    return BENCHMARKS[name].title if name in BENCHMARKS else Path(os.path.realpath(name)).name
 
 
 def read_folder(root: Path, unlabeled: Path | None = None, labels_csv: Path | None = None) -> ImageFolder:

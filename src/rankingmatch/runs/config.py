@@ -4,7 +4,6 @@ import dataclasses
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -13,7 +12,7 @@ from rankingmatch.augment import ViewSettings
 from rankingmatch.core.devices import computes_bfloat16, find_device
 from rankingmatch.core.errors import ConfigError, RankingMatchError, setting, unknown_name
 from rankingmatch.core.imports import is_import_path
-from rankingmatch.core.options import Kind, Option, check, flag, option, options_of, validate
+from rankingmatch.core.options import Kind, Option, absolute_path, check, flag, option, options_of, validate
 from rankingmatch.core.untrusted import FORMATS
 from rankingmatch.data import DataSettings, Source, find_source
 from rankingmatch.methods import find_method, hyperparameters_of, make_method
@@ -231,7 +230,7 @@ def check_settings(given: Mapping[str, Any]) -> None:
 def absolute_paths(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with absolute paths, valid from any directory."""
     paths = {name for name, one in setting_options().items() if one.path and given.get(name) is not None}
-    return {name: str(Path(value).resolve()) if name in paths else value for name, value in given.items()}
+    return {name: str(absolute_path(name, value)) if name in paths else value for name, value in given.items()}
 
 
 def setting_options() -> dict[str, Option]:

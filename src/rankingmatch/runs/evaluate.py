@@ -213,7 +213,7 @@ def _used_files(run: Run, source: ImageFolder) -> Iterator[tuple[ImageFile, str]
 def _size(file: ImageFile) -> int | None:
     try:
         return file_size(file)
-    except OSError:
+    except (OSError, UnreadableError):
         return None
 
 

@@ -20,6 +20,7 @@ from rankingmatch.core.atomic import create_directory_beside, opened_output, unu
 from rankingmatch.core.errors import ConfigError, DataError, setting
 from rankingmatch.core.imports import files_are_trusted, trust_files
 from rankingmatch.core.names import file_cell, folder_names, row_writer, text_cell
+from rankingmatch.core.options import absolute_path
 from rankingmatch.data import (
     ImageFile,
     Progress,
@@ -325,7 +326,9 @@ def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> I
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{setting('sort_into')} {directory} exists and is not empty; choose another directory")
-    if directory.resolve() == Path.cwd():  # it is replaced by the complete directory, so nobody may be in it
+    if (
+        absolute_path("sort_into", directory) == Path.cwd()
+    ):  # it is replaced by the complete directory, so nobody may be in it
         raise ConfigError(f"{setting('sort_into')} {directory} is the current directory; choose a new one")
     temporary = create_directory_beside(directory)
     folders = folder_names(classes)

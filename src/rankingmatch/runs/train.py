@@ -10,6 +10,7 @@ from typing import Any
 from rankingmatch.core.distributed import from_first_process, is_first, process_group, restarted_by_torchrun
 from rankingmatch.core.errors import ConfigError, Interrupted, RunError, is_out_of_memory, setting
 from rankingmatch.core.imports import trust as trust_names
+from rankingmatch.core.options import absolute_path
 from rankingmatch.data import is_place
 from rankingmatch.runs.config import (
     Config,
@@ -156,7 +157,7 @@ def _resumed_config(config: Config, given: Mapping[str, Any]) -> Config:
     """The configuration of a resumed run: only where and how it is computed may change."""
     given = absolute_paths({name: value for name, value in given.items() if value is not None})
     if given.get("data") not in (None, config.dataset) and is_place(given["data"]):
-        given["data"] = str(Path(given["data"]).resolve())
+        given["data"] = str(absolute_path("data", given["data"]))
     if given.get("precision") == "auto":  # decided when the run began, and kept
         del given["precision"]
     execution = {name: given.pop(name) for name in options_of_kind("execution", "run") if name in given}

@@ -72,11 +72,13 @@ def test_intervals_that_contain_the_truth_are_counted() -> None:
 def test_bench_labeling_prints_a_table_and_counts_intervals(digits: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankingmatch.bench.simulated_labeling.known_pool", lambda name, data_dir: digits)
     monkeypatch.setattr("rankingmatch.bench.simulated_labeling.SIZES", (10, 20))
-    table = CliRunner().invoke(cli, ["bench", "labeling", "--seeds", "2", "--method", LOGISTIC_REGRESSION])
+    method = ["--method", LOGISTIC_REGRESSION]
+    table = CliRunner().invoke(cli, ["bench", "labeling", "--seeds", "2", *method])
     assert table.exit_code == 0, table.output
     assert "random" in table.stdout
     assert "20 labels: the interval contains the true error in" in table.stdout
-    lines = CliRunner().invoke(cli, ["bench", "labeling", "digits", "--seeds", "1", "--json"]).stdout.splitlines()
+    done = CliRunner().invoke(cli, ["bench", "labeling", "digits", "--seeds", "1", "--json", *method])
+    lines = done.stdout.splitlines()
     assert [json.loads(line)["order"] for line in lines] == ["ours", "random"]
     assert json.loads(lines[0])["labels"] == [10, 20]
 

@@ -326,9 +326,8 @@ def folder_writer(directory: Path, classes: tuple[str, ...], *, link: bool) -> I
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(f"{setting('sort_into')} {directory} exists and is not empty; choose another directory")
-    if (
-        absolute_path("sort_into", directory) == Path.cwd()
-    ):  # it is replaced by the complete directory, so nobody may be in it
+    # It is replaced by the complete directory, so nobody may be in it.
+    if absolute_path("sort_into", directory) == Path.cwd():
         raise ConfigError(f"{setting('sort_into')} {directory} is the current directory; choose a new one")
     temporary = create_directory_beside(directory)
     folders = folder_names(classes)

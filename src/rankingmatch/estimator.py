@@ -27,7 +27,7 @@ from rankingmatch.runs.config import (
     DEFAULT_METHOD,
     Config,
     assemble,
-    check_settings,
+    checked_settings,
     known_values,
     require_exclusive,
     setting_options,
@@ -350,7 +350,7 @@ class RankingMatchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             if self.classes_.dtype.kind not in "biufU" or self._white not in (1.0, 255.0):
                 raise ValueError("its classes are neither numbers nor strings, or its scale is neither 1 nor 255")
             given = {name: value for name, value in self.get_params().items() if value is not None}
-            check_settings({name: value for name, value in given.items() if name != "network"})
+            checked_settings({name: value for name, value in given.items() if name != "network"})
         except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{path}: not an estimator of this version ({error})") from error
         self.model_, self._network = model, info.network

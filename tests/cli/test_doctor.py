@@ -66,7 +66,7 @@ def test_what_is_missing_is_to_be_installed_and_progress_is_told(monkeypatch: py
 def test_a_network_that_cannot_be_measured_and_a_driver_without_its_torch_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "_measure", Mock(side_effect=torch.OutOfMemoryError("too little memory\nof this GPU")))
+    monkeypatch.setattr(doctor, "train", Mock(side_effect=torch.OutOfMemoryError("too little memory\nof this GPU")))
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/nvidia-smi")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     found = doctor.examine("cpu")

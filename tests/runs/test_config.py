@@ -12,7 +12,7 @@ from rankingmatch.core.devices import computes_bfloat16
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.data import image_folder
 from rankingmatch.data.folder_contents import scan_folder
-from rankingmatch.runs.config import Config, absolute_paths, resolve
+from rankingmatch.runs.config import Config, checked_settings, resolve
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import start
 from rankingmatch.runs.train import train
@@ -129,7 +129,7 @@ def test_paths_are_absolute_whatever_the_directory(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     given = {"split": "a.json", "weights": "../w.safetensors", "data_dir": None, "network": "small"}
     paths = {"split": str(tmp_path / "a.json"), "weights": str(tmp_path.parent / "w.safetensors")}
-    assert absolute_paths(given) == {**given, **paths}
+    assert checked_settings(given) == {**given, **paths}
 
 
 @pytest.mark.parametrize("name", ["split", "weights", "data_dir", "unlabeled", "labels_csv"])

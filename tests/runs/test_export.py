@@ -128,9 +128,9 @@ def test_a_file_that_computes_otherwise_is_not_written(
             return [np.full_like(result, np.nan) if wrong == "NaN" else result[:, ::-1]]
 
     onnxruntime_session = onnxruntime.InferenceSession
-    content = exported.read_bytes()
+    proto = onnx.load(exported)
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    monkeypatch.setattr(export, "onnx_bytes", lambda *_: content)
+    monkeypatch.setattr(export, "to_onnx", lambda *_: proto)
     target = tmp_path / "model.onnx"
     target.write_bytes(b"old")
     assert "nothing was written" in refused("export", str(run), str(target))

@@ -83,26 +83,21 @@ class BenchOptions:
     quiet: bool = False
 
 
-def run_recipe(
-    recipe: Recipe | str, options: BenchOptions | None = None, *, workers: Workers | None = None, **given: Any
-) -> Outcome:
+def run_recipe(recipe: Recipe | str, *, workers: Workers | None = None, **given: Any) -> Outcome:
     """Run what is not finished of a recipe, and make its tables.
 
-    The recipe may be the name of an included one, or the path of a TOML file. Instead of options, give fields of
-    `BenchOptions`, such as ``folds=3, jobs=2``. Each run has its own directory below `out/RECIPE`, or
-    `out/RECIPE-SCALE`. Calling it again resumes what was interrupted.
+    The recipe may be the name of an included one, or the path of a TOML file. Give fields of `BenchOptions`, such as
+    ``folds=3, jobs=2``. Each run has its own directory below `out/RECIPE`, or `out/RECIPE-SCALE`. Calling it again
+    resumes what was interrupted.
     """
-    options = options or BenchOptions(**{"quiet": True, **given})
+    options = BenchOptions(**{"quiet": True, **given})
     recipe = read_recipe(recipe, options.data) if isinstance(recipe, str) else recipe
-    return _run(_so_far(recipe, _cells(recipe, options), options), options, workers)
+    return _run(_so_far(recipe, options), options, workers)
 
 
-def _cells(recipe: Recipe, options: BenchOptions) -> list[Cell]:
-    return cells(recipe, folds=options.folds, scale=options.scale, given=options.settings)
-
-
-def _so_far(recipe: Recipe, grid: list[Cell], options: BenchOptions) -> Outcome:
-    """The outcome of the finished and the kept runs; raises ConfigError if one has other settings."""
+def _so_far(recipe: Recipe, options: BenchOptions) -> Outcome:
+    """The grid, and the outcome of the finished and the kept runs; ConfigError if one has other settings."""
+    grid = cells(recipe, folds=options.folds, scale=options.scale, given=options.settings)
     scale = options.scale or recipe.scale
     directory = options.out / (recipe.name if scale == recipe.scale else f"{recipe.name}-{scale}")
     runs = {}
@@ -145,10 +140,8 @@ def run_recipes(names: Sequence[str], options: BenchOptions, files: OutputFiles,
     """
     if not names:
         raise ConfigError(f"a recipe is missing; give one of {', '.join(recipe_names())}, or a file ending in .toml")
-    recipes = [read_recipe(name, options.data) for name in names]
-    grids = [_cells(recipe, options) for recipe in recipes]
     files.check()
-    outcomes = [_so_far(recipe, grid, options) for recipe, grid in zip(recipes, grids, strict=True)]
+    outcomes = [_so_far(read_recipe(name, options.data), options) for name in names]
     if options.dry_run:
         for outcome in outcomes:
             _list_runs(outcome, options)

@@ -16,7 +16,7 @@ from typing import Any
 from rankingmatch.bench.grid import RUN_AGAIN, train_to_result, with_threads
 from rankingmatch.core.errors import ConfigError, Interrupted, RankingMatchError, RunError, setting
 from rankingmatch.runs.config import Plan
-from rankingmatch.runs.ray import error_of, import_ray, make_task, ray_connection
+from rankingmatch.runs.ray import RETRIES, error_of, import_ray, ray_connection
 from rankingmatch.runs.result import Result
 
 SECONDS_BETWEEN_UPDATES = 1.0  # of a run: each is a message over the network
@@ -71,14 +71,13 @@ class Cluster:
         """Submit a run; it is submitted again if its worker is lost or its directory cannot be reached."""
         if self._stopped:
             self._board, self._stopped = self._ray.remote(num_cpus=0)(_Board).remote(), False
-        task = make_task(
-            self._ray,
-            _train,
-            cpus=self._needs.cpus,
-            gpus=self._needs.gpus,
-            retried=(RunError, OSError),
-            calls=1 if plan.config.execution.measure_steps else 0,
-        )
+        task = self._ray.remote(
+            num_cpus=self._needs.cpus,
+            num_gpus=self._needs.gpus,
+            max_retries=RETRIES,
+            retry_exceptions=[RunError, OSError],
+            max_calls=int(plan.config.execution.measure_steps),  # 1: each run in a process of its own
+        )(_train)
         plan = with_threads(plan, self._needs.cpus)
         future: Future[Result] = Future()
         future.set_running_or_notify_cancel()

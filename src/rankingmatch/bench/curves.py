@@ -12,12 +12,7 @@ from rankingmatch.bench.results import Outcome
 from rankingmatch.bench.tables import Figure
 from rankingmatch.data import dataset_title
 
-UNITS = {
-    (SECONDS, "epoch"): "seconds per epoch",
-    (SECONDS, "batch"): "milliseconds per batch",
-    (MEMORY, "epoch"): "peak memory (MB)",
-    (MEMORY, "batch"): "peak memory (MB)",
-}
+SECONDS_PER = {"epoch": "seconds per epoch", "batch": "milliseconds per batch"}
 COLORS = ("#9aa3ad", "#334155", "#7c3aed", "#0f766e", "#2563eb", "#ca8a04", "#db2777", "#65a30d", "#0891b2")
 LAST_COLOR = "#c2410c"  # of the last row, if it is the one that the others are compared with
 MARKERS = "osD^vPX*h"
@@ -52,8 +47,7 @@ def errors_by_labels(outcome: Outcome) -> dict[str, Lines]:
     for column in outcome.recipe.columns:
         for row in outcome.recipe.rows if column.labels is not None else ():
             results = [run.result for run in outcome.of(row.name, column.title)]
-            values = [r.val_error if r.test_error is None else r.test_error for r in results]
-            figure = Figure(tuple(value for value in values if value is not None))
+            figure = Figure.of(r.val_error if r.test_error is None else r.test_error for r in results)
             if figure.values:
                 by_row = errors.setdefault(dataset_title(column.dataset), {})
                 by_row.setdefault(row.name, {})[column.labels or 0] = figure
@@ -94,7 +88,7 @@ def draw_costs(outcome: Outcome, directory: Path) -> list[Path]:
                 values = outcome.costs(quantity, cell)
                 axes.plot(np.arange(1, len(values) + 1), values, label=cell.row.name, linewidth=1)
             axes.set_title(column, fontsize=10)
-            axes.set(xlabel=per, ylabel=UNITS[quantity, per])
+            axes.set(xlabel=per, ylabel=SECONDS_PER[per] if quantity == SECONDS else "peak memory (MB)")
             axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
         files += _save(canvas, directory / f"{outcome.recipe.name}-{quantity}")

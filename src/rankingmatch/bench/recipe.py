@@ -39,7 +39,7 @@ from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import require_trusted
 from rankingmatch.core.untrusted import BadFileError, Between, check_value, typed
 from rankingmatch.data import Source, dataset_title, find_source
-from rankingmatch.runs.config import Config, Plan, absolute_paths, check_settings, resolve, with_presets
+from rankingmatch.runs.config import Config, Plan, checked_settings, resolve, with_presets
 
 RECIPES = resources.files("rankingmatch.bench") / "recipes"
 ERRORS = "errors"
@@ -154,14 +154,13 @@ def cells(recipe: Recipe, *, folds: int | None, scale: str | None, given: Mappin
         row, column = cell.row, cell.column
         shared = {**recipe.settings, **column.settings}
         if column.dataset not in sources:
-            check_settings({**shared, **given})
-            paths = absolute_paths({**shared, **given})
+            paths = checked_settings({**shared, **given})
             files = {name: paths.get(name) for name in ("unlabeled", "labels_csv")}
             sources[column.dataset] = find_source(column.dataset, **files)
         source, method = sources[column.dataset], "supervised" if cell.baseline else row.method
         labels = {} if column.labels is None else {"labels": column.labels}
         settings = {**shared, **row.settings, "seed": cell.fold, **labels}
-        check_settings({**settings, **given})
+        checked_settings({**settings, **given})
         settings = scaled(chosen, source, method, settings)
         for length, other in (("epochs", "steps"), ("steps", "epochs")):
             if given.get(length) is not None and given.get(other) is None:

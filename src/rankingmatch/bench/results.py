@@ -162,9 +162,8 @@ class Outcome:
 
         def figure(row: str, column: str) -> Figure:
             cells = self.finished(row, column)
-            values = tuple(float(value) for cell in cells for value in values_of(cell) if value is not None)
             steps = (self.runs[cell.directory].result.diverged_at for cell in cells if not self.recipe.measure)
-            return Figure(values, tuple(step for step in steps if step is not None))
+            return Figure.of((value for cell in cells for value in values_of(cell)), steps)
 
         cited = [TableRow(name, (None,) * len(head), figures) for name, figures in paper.items() if name not in rows]
         none = ("",) * len(head)
@@ -231,27 +230,17 @@ def details(outcome: Outcome) -> str:
             results = [run.result for run in outcome.of(row.name, column.title)]
             if not results:  # a grid of which only some runs are kept
                 continue
-            folds = ", ".join(map(_fold, results))
-            validation = Figure(tuple(r.val_error for r in results if r.val_error is not None))
+            folds = ", ".join(str(Figure.of([r.test_error], [r.diverged_at])) for r in results)
+            validation = Figure.of(r.val_error for r in results)
             seconds = statistics.median(result.seconds for result in results)
             cells = [row.name, column.title, folds, str(validation), f"{seconds:.0f}"]
-            rows.append([*cells, _mean_recalls(results)] if recalls else cells)
+            if recalls:  # of each class, averaged over folds; a dash if it was not measured
+                of_classes = zip(*(r.test_recall for r in results if r.test_recall is not None), strict=True)
+                means = (None if None in one else sum(one) / len(one) for one in of_classes)
+                cells.append(", ".join("–" if mean is None else f"{mean:.0f}" for mean in means) or "–")
+            rows.append(cells)
     head = ["", "", "test error of each fold", "validation error %", "seconds", "recall of each class %"]
     return markdown_table(head if recalls else head[:-1], rows)
-
-
-def _mean_recalls(results: list[Result]) -> str:
-    """The recall of each class, averaged over folds; a dash if it was not measured."""
-    folds = [result.test_recall for result in results if result.test_recall is not None]
-    means = [None if None in recalls else sum(recalls) / len(folds) for recalls in zip(*folds, strict=True)]
-    return ", ".join("–" if mean is None else f"{mean:.0f}" for mean in means) or "–"
-
-
-def _fold(result: Result) -> str:
-    """The test error of a run, or the step at which it diverged, or a dash without test images."""
-    if result.test_error is not None:
-        return f"{result.test_error:.2f}"
-    return "–" if result.diverged_at is None else f"NaN-{result.diverged_at}"
 
 
 # --- measurements --------------------------------------------------------------------------------------------

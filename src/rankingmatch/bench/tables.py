@@ -19,6 +19,12 @@ class Figure:
     values: tuple[float, ...] = ()
     diverged: tuple[int, ...] = ()  # the steps at which runs diverged
 
+    @classmethod
+    def of(cls, values: Iterable[float | None], diverged: Iterable[int | None] = ()) -> "Figure":
+        """A figure of those that are not None."""
+        found = tuple(float(value) for value in values if value is not None)
+        return cls(found, tuple(step for step in diverged if step is not None))
+
     @property
     def mean(self) -> float | None:
         """The mean; None without values or if a run diverged."""

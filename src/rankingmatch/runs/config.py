@@ -162,8 +162,7 @@ def resolve(dataset: str, method: str | None, given: Mapping[str, Any], source: 
     if it has been found already.
     """
     require_exclusive(given, "epochs", "steps")
-    check_settings(given)
-    given = absolute_paths(given)
+    given = checked_settings(given)
     source = source or find_source(dataset, **_places(given))
     if source.is_folder and "network" in given and given.get("image_size") is None:
         side = input_side(given["network"])  # the images of a folder can have the size that it was made for
@@ -219,18 +218,15 @@ def require_exclusive(given: Mapping[str, Any], *names: str) -> None:
         raise ConfigError(f"{' and '.join(found)} are mutually exclusive; give one of them")
 
 
-def check_settings(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for the first setting that is not allowed, before a folder is read because of it."""
-    known = setting_options()
+def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, paths made absolute; ConfigError for the first that is not allowed, before a folder is read."""
+    checked, known = dict(given), setting_options()
     for name, value in given.items():
         if name in known:
             check(known[name], value)
-
-
-def absolute_paths(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with absolute paths, valid from any directory."""
-    paths = {name for name, one in setting_options().items() if one.path and given.get(name) is not None}
-    return {name: str(absolute_path(name, value)) if name in paths else value for name, value in given.items()}
+            if known[name].path and value is not None:
+                checked[name] = str(absolute_path(name, value))
+    return checked
 
 
 def setting_options() -> dict[str, Option]:

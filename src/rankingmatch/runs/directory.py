@@ -130,18 +130,17 @@ class Run:
     def _values(self, kind: str) -> dict[str, Any]:
         """The content of a JSON file, whose format this version knows."""
         path = self.path / f"{kind}.json"
-        with _readable(path):
-            values = read_json(path)
-            check_format(kind, values, path)
-            return values
+        values = read_json(path)
+        check_format(kind, values, path)
+        return values
 
     def split_rows(self) -> SplitRows | None:
         """The content of split.json; None before it is written."""
         path = self.path / "split.json"
         if not path.exists():
             return None
-        values, known = self._values("split"), {field.name for field in fields(SplitRows)}
         with _readable(path):
+            values, known = self._values("split"), {field.name for field in fields(SplitRows)}
             return typed(SplitRows, {name: value for name, value in values.items() if name in known})
 
     def config(self) -> Config:
@@ -149,7 +148,8 @@ class Run:
         path = self.path / "config.json"
         if not path.exists():
             raise RunError(f"{self.path} is not a run directory: it has no config.json")
-        values = self._values("config")
+        with _readable(path):
+            values = self._values("config")
         network = values.get("network")
         names = {"method": values.get("method"), "network": network.get("network") if isinstance(network, dict) else ""}
         for kind, name in names.items():
@@ -309,11 +309,7 @@ class Run:
             had = result is not None and result.best_step is not None
             reason = "it was deleted" if had else "it needs validation images"
             raise RunError(f"{self.path} has no {self.best_path.name}: {reason}")
-        return self.read_model(torch.device(device), best=best)
-
-    def read_model(self, device: torch.device, *, best: bool = False) -> tuple[Classifier, ModelInfo]:
-        """The model in the file of the last step, or of the best one, also of a run that is not finished."""
-        return load_model(self.best_path if best else self.model_path, device, trust=self.trust)
+        return load_model(self.best_path if best else self.model_path, torch.device(device), trust=self.trust)
 
 
 @contextmanager

@@ -133,40 +133,35 @@ def _versions(packages: Iterable[str]) -> dict[str, str | None]:
 
 
 def _speed(case: Case, device: torch.device) -> dict[str, Any]:
-    """How fast a network is trained and predicts; why it could not be measured, if it could not."""
-    result: dict[str, Any] = {"network": case.network, "images": f"{case.side}×{case.side}×{case.channels}"}
-    result |= {"tune": case.tune, "for": case.use}
-    try:
-        step, image = _measure(case, device)
-    except (RankingMatchError, RuntimeError) as error:  # such as too little memory
-        return {**result, "problem": first_line(error)}
-    trained = case.batch_size * (1 + MU) / step
-    return {**result, "trained_per_second": round(trained, 1), "predict_milliseconds": round(1000 * image, 3)}
-
-
-def _measure(case: Case, device: torch.device) -> tuple[float, float]:
-    """The seconds of a training step, the median of a few, and to predict an image.
+    """How fast a network is trained (the median of a few steps) and predicts; or why it could not be measured.
 
     The images are noise, and so are the outputs of a frozen part. Many images are predicted faster on a CPU, in ONNX
     Runtime.
     """
+    result: dict[str, Any] = {"network": case.network, "images": f"{case.side}×{case.side}×{case.channels}"}
+    result |= {"tune": case.tune, "for": case.use}
     labels = np.arange(64) % CLASSES
     noise = np.random.default_rng(0).integers(0, 256, (64, case.side, case.side, case.channels)).astype(np.uint8)
     dataset = Dataset(tuple(map(str, range(CLASSES))), Images(noise, labels))
     split = make_split(dataset, DataSettings(labels=CLASSES), seed=0)
     settings = TrainSettings(steps=1000, stop_after=STEPS, batch_size=case.batch_size, mu=MU)
     network = NetworkSettings(case.network, tune=case.tune)
-    state = initial_state(split, make_method("fixmatch-ra"), network, ViewSettings(), settings, device)
-    if state.model.takes_maps:
-        with torch.no_grad():
-            shape = state.ema.maps(to_tensor(noise[:1], device)).shape[1:]
-        maps = np.random.default_rng(0).random((len(noise), *shape)).astype(np.float16)
-        state.bank = Bank({name: [maps] for name in ("weak", "medium", "strong")})
-    step = float(np.median([record.step_seconds for record in train(state, split, settings)][1:]))  # without warming up
-    predict_probabilities(state.ema, noise[:2], device)  # to warm up
-    started = time.perf_counter()
-    predict_probabilities(state.ema, noise[:PREDICTED], device)
-    return step, (time.perf_counter() - started) / PREDICTED
+    try:
+        state = initial_state(split, make_method("fixmatch-ra"), network, ViewSettings(), settings, device)
+        if state.model.takes_maps:
+            with torch.no_grad():
+                shape = state.ema.maps(to_tensor(noise[:1], device)).shape[1:]
+            maps = np.random.default_rng(0).random((len(noise), *shape)).astype(np.float16)
+            state.bank = Bank({name: [maps] for name in ("weak", "medium", "strong")})
+        seconds = [record.step_seconds for record in train(state, split, settings)][1:]  # without warming up
+        predict_probabilities(state.ema, noise[:2], device)  # to warm up
+        started = time.perf_counter()
+        predict_probabilities(state.ema, noise[:PREDICTED], device)
+        predicted = (time.perf_counter() - started) / PREDICTED
+    except (RankingMatchError, RuntimeError) as error:  # such as too little memory
+        return {**result, "problem": first_line(error)}
+    trained = case.batch_size * (1 + MU) / float(np.median(seconds))
+    return {**result, "trained_per_second": round(trained, 1), "predict_milliseconds": round(1000 * predicted, 3)}
 
 
 def _advice(found: dict[str, Any]) -> list[str]:

@@ -132,6 +132,8 @@ def export(
             importlib.import_module(name)
         except ImportError as error:
             raise ConfigError(f"export needs {name} ({error}); install it: pip install {name}") from error
+    import onnx
+
     run = Run.at(run, trust=trust)
     run.require_output(file, option=None)
     if best and run.path.is_file():
@@ -141,7 +143,13 @@ def export(
     else:
         model, info = run.load_model("cpu", best=best)
     deployed = Deployed(model, input, logits=logits).eval()
-    content = onnx_bytes(deployed, info)
+    try:
+        proto = to_onnx(deployed, deployed.noise(info, 2, seed=0), deployed.output)
+        onnx.helper.set_model_props(proto, metadata(deployed, info))
+        content: bytes = proto.SerializeToString()
+    except Exception as error:  # the network may be the user's code, and the exporter raises errors of many kinds
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise RunError(f"network '{info.network}' cannot be exported to ONNX ({reason})") from error
     session, largest = onnx_session(content), 0.0
     for count in BATCHES:
         images = deployed.noise(info, count, seed=count)
@@ -167,20 +175,6 @@ def export(
         raise RunError(f"{file} cannot be written ({error.strerror})") from error
     shape = (info.channels, info.height, info.width)
     return Exported(str(file), len(content), input, deployed.output, shape, info.classes, largest, sum(BATCHES))
-
-
-def onnx_bytes(deployed: Deployed, info: ModelInfo) -> bytes:
-    """The model as the content of an ONNX file, with class names and input format in its metadata."""
-    import onnx
-
-    try:
-        proto = to_onnx(deployed, deployed.noise(info, 2, seed=0), deployed.output)
-        onnx.helper.set_model_props(proto, metadata(deployed, info))
-        content: bytes = proto.SerializeToString()
-    except Exception as error:  # the network may be the user's code, and the exporter raises errors of many kinds
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise RunError(f"network '{info.network}' cannot be exported to ONNX ({reason})") from error
-    return content
 
 
 def metadata(deployed: Deployed, info: ModelInfo) -> dict[str, str]:

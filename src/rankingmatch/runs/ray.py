@@ -77,24 +77,6 @@ class WithoutRay:
         return (sys.stderr if from_ray else self._stream).write(text)
 
 
-def make_task(
-    ray: Any,
-    function: Callable[..., Any],
-    *,
-    cpus: int = 1,
-    gpus: float = 0,
-    retried: tuple[type[Exception], ...] = (),
-    calls: int = 0,
-) -> Any:
-    """A function as a Ray task, which runs again if its worker is lost or raises one of the errors `retried`.
-
-    After so many `calls`, a worker is replaced by a new process; 0 means never.
-    """
-    again: Any = list(retried) or False
-    options = {"max_retries": RETRIES, "retry_exceptions": again, "max_calls": calls}
-    return ray.remote(num_cpus=cpus, num_gpus=gpus, **options)(function)
-
-
 def error_of(ray: Any, error: BaseException, piece: str = "a piece of the work") -> BaseException:
     """The error to raise for one of a task: a user's mistake as the worker raised it, others in words."""
     if isinstance(error, ray.exceptions.RayTaskError):
@@ -112,7 +94,8 @@ def map_in_order(
 
     Each takes a CPU and, with a device such as "cuda:0", a GPU.
     """
-    task = make_task(ray, function, gpus=1 if device.startswith("cuda") else 0)
+    gpus = 1 if device.startswith("cuda") else 0
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES, max_calls=0)(function)  # 0: it keeps its process
     started = (task.remote(*piece) for piece in pieces)
     pending = deque(islice(started, AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))))
     while pending:

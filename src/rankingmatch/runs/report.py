@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from rankingmatch.core.atomic import write_atomically, write_output
 from rankingmatch.core.distributed import alone
@@ -22,6 +21,7 @@ from rankingmatch.report.run_data import sample
 from rankingmatch.runs.config import Config, options_of_kind, plan_of, repeat_command
 from rankingmatch.runs.directory import Run
 from rankingmatch.runs.job import Job, load_split
+from rankingmatch.runs.model import load_model
 from rankingmatch.runs.result import Result, errors_from_json
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,12 @@ def write_report(
         require_plotting()
         if not figures.parent.is_dir():
             raise ConfigError(f"{setting('figures')} {figures}: there is no directory {figures.parent}")
-    runs_data = _with_names([_recorded(run) for run in runs])
+    runs_data = []
+    for run in runs:  # what the files say, without the models
+        data = _run_data(run, run.config(), run.result(), run.history(), run.environment(), run.step_costs())
+        rows = run.split_rows() if data.status is Status.UNDER_WAY else None
+        runs_data.append(data if rows is None else replace(data, labels=len(rows.labeled)))
+    runs_data = _with_names(runs_data)
     for index in runs_in_detail(runs_data):
         with under_way(progress, f"writing the report: predictions of {runs_data[index].name}"):
             runs_data[index] = _with_files(runs[index], runs_data[index], device, audited)
@@ -108,13 +113,6 @@ def _with_names(runs_data: list[RunData]) -> list[RunData]:
         if len(set(names)) < len(names):
             names = other if len(set(other)) == len(other) else names
     return [replace(data, name=name) for data, name in zip(runs_data, names, strict=True)]
-
-
-def _recorded(run: Run) -> RunData:
-    """What the files of a run say, without its model."""
-    data = _run_data(run, run.config(), run.result(), run.history(), run.environment(), run.step_costs())
-    rows = None if data.status is not Status.UNDER_WAY else run.split_rows()
-    return data if rows is None else replace(data, labels=len(rows.labeled))
 
 
 def _run_data(
@@ -188,32 +186,28 @@ def _with_predictions(
         if model is None:
             if not finished and not run.best_path.exists():
                 raise RunError("there is no model yet")
-            model, info = run.load_model(device) if finished else run.read_model(device, best=True)
+            model, info = load_model(run.model_path if finished else run.best_path, device, trust=run.trust)
             if (info.classes, info.shape) != (split.classes, split.images.shape[1:]):
                 raise RunError("the dataset has changed since training")
         rows = split.unlabeled_rows[sample(len(split.unlabeled_rows), audited)]
         fast = accelerated(model, len(rows) + len(split.test or split.validation or ()))
-        evaluated = unlabeled = None
-        for part, images in (("test", split.test), ("validation", split.validation)):
-            if evaluated is None and images is not None and len(images):
-                evaluated = model_predictions(fast, part, images, device, np.arange(len(images)))
-        if len(rows):
-            images = Images(split.images[rows], split.truth[rows])
-            unlabeled = model_predictions(fast, "unlabeled", images, device, rows)
+        parts = {
+            "test": split.test,
+            "validation": split.validation,
+            "unlabeled": Images(split.images[rows], split.truth[rows]),
+        }
+        shown = next((part for part, images in parts.items() if images), "unlabeled")
+        found = {}
+        for part, images in parts.items():
+            if images and part in (shown, "unlabeled"):
+                numbers = rows if part == "unlabeled" else np.arange(len(images))
+                outputs = predict_logits_and_features(fast, images.images, device)
+                found[part] = Predictions(part, images.images, numbers, images.labels, *outputs)
     except RankingMatchError as error:
         return _noted(data, f"The predictions cannot be shown: {error}.")
-    shown = "unlabeled" if evaluated is None else evaluated.subset
     if shown != "test":
         data = _noted(data, f"There are no test images: {shown} images are shown instead.")
-    return replace(data, evaluated=evaluated or unlabeled, unlabeled=unlabeled, weights=weights)
-
-
-def model_predictions(
-    model: nn.Module, part: str, images: Images, device: torch.device, rows: np.ndarray
-) -> Predictions:
-    """The predictions of a model for images, as arrays."""
-    logits, features = predict_logits_and_features(model, images.images, device)
-    return Predictions(part, images.images, rows, images.labels, logits, features)
+    return replace(data, evaluated=found.get(shown), unlabeled=found.get("unlabeled"), weights=weights)
 
 
 def _noted(data: RunData, note: str) -> RunData:

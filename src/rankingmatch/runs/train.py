@@ -15,7 +15,7 @@ from rankingmatch.data import is_place
 from rankingmatch.runs.config import (
     Config,
     Plan,
-    absolute_paths,
+    checked_settings,
     options_of_kind,
     plan_of,
     require_exclusive,
@@ -155,7 +155,7 @@ def _find(
 
 def _resumed_config(config: Config, given: Mapping[str, Any]) -> Config:
     """The configuration of a resumed run: only where and how it is computed may change."""
-    given = absolute_paths({name: value for name, value in given.items() if value is not None})
+    given = checked_settings({name: value for name, value in given.items() if value is not None})
     if given.get("data") not in (None, config.dataset) and is_place(given["data"]):
         given["data"] = str(absolute_path("data", given["data"]))
     if given.get("precision") == "auto":  # decided when the run began, and kept

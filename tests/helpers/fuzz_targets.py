@@ -217,7 +217,7 @@ def kept_labelings(place: Path) -> Target:
 
 
 def recipes(place: Path) -> Target:
-    names = ("demo", "table5", "table9", "weak-pass")
+    names = ("demo", "table5", "table9")
     seeds = [(place / f"{name}.toml", (RECIPES / f"{name}.toml").read_bytes()) for name in names]
     return written(seeds, lambda path: cells(read_recipe(str(path)), folds=None, scale=None, given={}))
 

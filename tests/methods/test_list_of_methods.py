@@ -9,8 +9,8 @@ import pytest
 
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import METHODS, Task, hyperparameters_of, make_method
+from rankingmatch.methods.consistency import Supervised
 from rankingmatch.methods.rankingmatch import RankingMatch
-from rankingmatch.methods.supervised import Supervised
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/methods"
@@ -39,7 +39,7 @@ def test_the_readme_counts_the_methods() -> None:
 
 DEFAULTS: dict[str, Any] = {
     **{"threshold": 0.95, "unlabeled_weight": 1.0, "ramp": 0.4, "sharpening": 0.5, "statistics_decay": None},
-    **{"weak_pass": "joint", "rebalance": "none", "rebalance_strength": None},
+    **{"rebalance": "none", "rebalance_strength": None},
     **{"guesses": 2, "alpha": 0.75, "strong_views": 1, "tsa": "none", "dropped": 0.1, "labeled_view": "weak"},
     **{"strong_weight": 0.5, "rotation_weight": 1.0, "distance_weight": 1.0, "instance_weight": 1.0},
     **{"epsilon": 6.0, "xi": 1e-3, "power_iterations": 1, "adversarial_weight": 0.3, "entropy_weight": 0.06},

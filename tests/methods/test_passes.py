@@ -1,7 +1,4 @@
-"""The three kinds of weak pass differ in BatchNorm's statistics and in the gradients, as documented."""
-
-from dataclasses import dataclass
-from typing import Literal
+"""Passes of views through the network: BatchNorm's statistics, gradients, and which rows belong to which view."""
 
 import naive
 import pytest
@@ -10,14 +7,13 @@ from lookup import CLASSES, LABELED, LABELS, Lookup, losses_of, prepared, random
 from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import Tensor, nn
 
-from rankingmatch.methods import Batch, Context, Losses
-from rankingmatch.methods.crmatch import rotations
+from rankingmatch.methods import Batch, Context
+from rankingmatch.methods.features import rotations
 from rankingmatch.methods.passes import (
-    ThreeViews,
-    ViewOutputs,
     interleaved_logits,
     mean_probabilities,
     perturbed_logits,
+    three_views,
 )
 from rankingmatch.networks import Classifier, Output
 from rankingmatch.training.batches import make_batch
@@ -39,42 +35,18 @@ def images(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.uint8).view(-1, 1, 1, 1)
 
 
-@dataclass(eq=False)
-class Seen(ThreeViews):
-    """Keeps the outputs that a method would learn from."""
-
-    def forward(self, outputs: ViewOutputs, batch: Batch, context: Context) -> Losses:
-        self.outputs = outputs
-        return Losses(torch.zeros(()), {})
-
-
 KNOWN, WEAK, STRONG = images(0, 2), images(10, 30), images(4, 6)
 
 
-@pytest.mark.parametrize(
-    ("way", "expected_weak", "running_mean"),
-    [
-        ("running", [10.0, 30.0], 3 / 2),  # mean 0 and variance 1 before the first update
-        ("batch", [-1.0, 1.0], 20 / 4 + 3 / 2),
-        ("joint", [(10 - 52 / 6) / 10.045, (30 - 52 / 6) / 10.045], 52 / 6 / 2),
-    ],
-)
-def test_weak_views_are_normalized_as_documented_and_have_no_gradients(
-    way: Literal["joint", "running", "batch"], expected_weak: list[float], running_mean: float
-) -> None:
-    model, method = Norm().train(), Seen(weak_pass=way)
-    labels = torch.zeros(2, dtype=torch.long)
-    method(model, Batch((KNOWN,), labels, (WEAK, STRONG)), Context(0, 1, model, torch.Generator()))
-    outputs = method.outputs
-    assert outputs.weak.logits.flatten().tolist() == pytest.approx(expected_weak, rel=1e-3)
+def test_three_views_are_normalized_together_and_the_weak_one_has_no_gradient() -> None:
+    model = Norm().train()
+    outputs = three_views(model, Batch((KNOWN,), torch.zeros(2, dtype=torch.long), (WEAK, STRONG)))
+    for output, values in ((outputs.labeled, (0, 2)), (outputs.weak, (10, 30)), (outputs.strong, (4, 6))):
+        expected = [(value - 52 / 6) / 10.045 for value in values]
+        assert output.logits.flatten().tolist() == pytest.approx(expected, rel=1e-3)
+        assert output.logits.requires_grad == (output is not outputs.weak)
     assert model.norm.running_mean is not None
-    assert model.norm.running_mean.item() == pytest.approx(running_mean)
-    assert model.training
-    assert model.norm.training
-    assert not outputs.weak.logits.requires_grad
-    assert outputs.labeled.logits.requires_grad
-    assert outputs.strong.logits.requires_grad
-    assert (len(outputs.labeled.logits), len(outputs.strong.logits)) == (2, 2)
+    assert model.norm.running_mean.item() == pytest.approx(52 / 6 / 2)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])

@@ -99,8 +99,9 @@ def test_a_changed_configuration_file_is_refused(change: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("method", "given", "name", "before"),
     [
-        ("fixmatch-ra", {"threshold": 0.9}, "weak_pass", None),  # newer than the file
-        ("fixmatch-ra", {}, "skip_unsure", False),  # version 0.2.0 wrote it
+        ("fixmatch-ra", {"threshold": 0.9}, "rebalance", None),  # newer than the file
+        ("fixmatch-ra", {}, "skip_unsure", False),  # version 0.2.0 wrote it, and the next one
+        ("rankingmatch-bm", {}, "weak_pass", "joint"),
         ("softmatch", {"statistics_decay": 0.999}, "statistics_decay", 0.999),  # earlier versions' own default
     ],
 )
@@ -113,8 +114,9 @@ def test_the_configuration_of_an_earlier_version_has_its_meaning(
     if before is not None:
         saved["hyperparameters"][name] = before
     assert Config.from_json(json.loads(json.dumps(saved))) == config
-    with pytest.raises(ConfigError, match="skip_unsure"):
-        Config.from_json({**saved, "hyperparameters": {"skip_unsure": True}})
+    for removed, other in (("skip_unsure", True), ("weak_pass", "batch")):
+        with pytest.raises(ConfigError, match=f"{removed} is not used by the method '{method}'"):
+            Config.from_json({**saved, "hyperparameters": {removed: other}})
 
 
 @pytest.mark.parametrize("given", [{"image_size": "big"}, {"network": 5}, {"unlabeled": 5}, {"epochs": "many"}])

@@ -29,8 +29,6 @@ EXCEPTIONS: list[tuple[str, dict[str, Any]]] = [
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((method, {}) for method in METHODS),
     *(("fixmatch-ra", {"rebalance": remedy}) for remedy in REMEDIES),
-    ("rankingmatch-bm", {"weak_pass": "running"}),
-    ("rankingmatch-bm", {"weak_pass": "batch"}),
     ("rankingmatch-bm", {"rank_all": True}),
     ("rankingmatch-bm", {"rank_on": "features"}),
     ("rankingmatch-bm", {"true_mean": True}),

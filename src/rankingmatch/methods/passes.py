@@ -1,18 +1,14 @@
-"""How the views of a batch are passed through the network; and FixMatch's losses of three views."""
+"""How the views of a batch are passed through the network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from rankingmatch.core.options import option
-from rankingmatch.losses import masked_cross_entropy
-from rankingmatch.methods.protocol import Batch, Context, Losses, Method, PseudoLabels
+from rankingmatch.methods.protocol import Batch
 from rankingmatch.networks import Classifier, Output
 
 
@@ -38,58 +34,18 @@ class ViewOutputs(NamedTuple):
     extra_losses: Mapping[str, Tensor] = MappingProxyType({})
 
 
-@dataclass(eq=False)
-class ThreeViews(Method):
-    """Base class of methods whose `forward` takes the outputs for a labeled, a weak and a strong view, not a model."""
-
-    weak_pass: Literal["joint", "running", "batch"] = option(
-        "joint",
-        "How weak views go through the network: in one pass with the other views, as in FixMatch (joint), or "
-        "in a pass of their own without gradients, normalized by BatchNorm's running statistics (running) or "
-        "their own (batch).",
-    )
-
-    def __call__(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
-        """Pass the views through the network, and compute the losses of their outputs."""
-        (images,), (weak_images, strong_images) = batch.labeled, batch.unlabeled
-        # With fixed BatchNorm statistics, a pass of its own gives the same outputs, and needs no graph.
-        statistics_are_fixed = isinstance(model, Classifier) and model.takes_maps
-        if self.weak_pass == "joint" and not statistics_are_fixed:
-            labeled, strong, weak = joint_outputs(model, images, strong_images, weak_images)
-            weak = Output(weak.logits.detach(), weak.features.detach())
-        else:
-            training = model.training
-            model.train(training and self.weak_pass != "running")
-            with torch.no_grad():
-                weak = model(weak_images)
-            model.train(training)
-            labeled, strong = joint_outputs(model, images, strong_images)
-        outputs = self.changed(ViewOutputs(labeled, weak, strong, labeled.logits, strong.logits), batch, context)
-        losses: Losses = nn.Module.__call__(self, outputs, batch, context)
-        total = sum(outputs.extra_losses.values(), start=losses.total)
-        return Losses(total, {**losses.parts, **outputs.extra_losses}, losses.pseudo_labels)
-
-    def changed(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
-        """What `forward` gets instead of the outputs of the network."""
-        return outputs
-
-
-def fixmatch_losses(
-    outputs: ViewOutputs,
-    labels: Tensor,
-    pseudo: PseudoLabels,
-    unlabeled_weight: float,
-    row_weights: Tensor | None = None,
-) -> Losses:
-    """L = (1/B) Σ H(label, labeled view) + λ_u (1/μB) Σ w H(pseudo-label, strong view).
-
-    The weights w (μB,) are 1 for confident rows and 0 for others unless `row_weights` are given.
-    """
-    labeled_ce = F.cross_entropy(outputs.labeled_logits, labels)
-    weights = pseudo.confident if row_weights is None else row_weights
-    unlabeled_ce = masked_cross_entropy(outputs.strong_logits, pseudo.labels, weights)
-    total = labeled_ce + unlabeled_weight * unlabeled_ce
-    return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
+def three_views(model: nn.Module, batch: Batch) -> ViewOutputs:
+    """Pass a labeled, a weak and a strong view through the network."""
+    (known,), (weak_images, strong_images) = batch.labeled, batch.unlabeled
+    if isinstance(model, Classifier) and model.takes_maps:
+        # BatchNorm's statistics are fixed: a pass of its own gives the same outputs, and needs no graph.
+        with torch.no_grad():
+            weak = model(weak_images)
+        labeled, strong = joint_outputs(model, known, strong_images)
+    else:
+        labeled, strong, weak = joint_outputs(model, known, strong_images, weak_images)
+        weak = Output(weak.logits.detach(), weak.features.detach())
+    return ViewOutputs(labeled, weak, strong, labeled.logits, strong.logits)
 
 
 def joint_outputs(model: nn.Module, *views: Tensor) -> list[Output]:

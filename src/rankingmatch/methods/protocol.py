@@ -162,7 +162,7 @@ class Method(nn.Module):
         return losses
 
     def forward(self, *args: Any, **kwargs: Any) -> Losses:
-        """Compute the losses of a batch, from the same arguments; those of `ThreeViews` get outputs, not a model."""
+        """Compute the losses of a batch, from the same arguments; those of `Rebalanced` get outputs, not a model."""
         raise NotImplementedError
 
 

@@ -16,9 +16,16 @@ from rankingmatch.core.errors import ConfigError, setting
 from rankingmatch.core.options import option
 from rankingmatch.core.schedule import statistics_momentum
 from rankingmatch.losses import soft_cross_entropy
-from rankingmatch.methods.passes import ThreeViews, ViewOutputs, running_statistics_kept
-from rankingmatch.methods.protocol import Batch, Context, Task
-from rankingmatch.methods.targets import align_distribution, histogram, last_occurrence, safe_log, update_average
+from rankingmatch.methods.passes import ViewOutputs, running_statistics_kept, three_views
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Task
+from rankingmatch.methods.targets import (
+    AVERAGED_BATCHES,
+    align_distribution,
+    histogram,
+    last_occurrence,
+    safe_log,
+    update_average,
+)
 from rankingmatch.networks import Output
 
 Rebalance = Literal["none", "alignment", "logit-adjustment", "debiaspl", "abc", "darp", "daso", "crest"]
@@ -67,7 +74,7 @@ class DistributionAlignment(Remedy):
     def __init__(self, task: Task, strength: float) -> None:
         super().__init__(task, strength)
         self.wanted: Tensor = nn.Buffer(label_distribution(task), persistent=False)
-        self.predictions: Tensor = nn.Buffer(torch.full((128, task.classes), 1 / task.classes))
+        self.predictions: Tensor = nn.Buffer(torch.full((AVERAGED_BATCHES, task.classes), 1 / task.classes))
 
     @torch.no_grad()
     def aligned(self, probabilities: Tensor, step: int, exponent: float = 1.0) -> Tensor:
@@ -353,10 +360,11 @@ REMEDIES: dict[str, type[Remedy]] = {
 
 
 @dataclass(eq=False)
-class Rebalanced(ThreeViews):
-    """Base class of methods that can have a remedy for unbalanced classes.
+class Rebalanced(Method):
+    """Base class of methods that learn from a labeled, a weak and a strong view, with a remedy for unbalanced classes.
 
-    It changes the outputs before `forward`, and its own losses are added afterwards.
+    `forward` takes the outputs of the network instead of a model. The remedy changes them before, and its own losses
+    are added afterwards.
     """
 
     rebalance: Rebalance = option(
@@ -391,7 +399,9 @@ class Rebalanced(ThreeViews):
             )
         self.remedy = kind(task, strength or kind.usual_strength or 0.0)
 
-    def changed(self, outputs: ViewOutputs, batch: Batch, context: Context) -> ViewOutputs:
-        """What the remedy makes of the outputs."""
-        changed: ViewOutputs = self.remedy(outputs, batch, context)
-        return changed
+    def __call__(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
+        """Pass the views through the network, apply the remedy, and compute the losses of the outputs."""
+        outputs: ViewOutputs = self.remedy(three_views(model, batch), batch, context)
+        losses: Losses = nn.Module.__call__(self, outputs, batch, context)
+        total = sum(outputs.extra_losses.values(), start=losses.total)
+        return Losses(total, {**losses.parts, **outputs.extra_losses}, losses.pseudo_labels)

@@ -3,12 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from rankingmatch.core.devices import full_precision
 from rankingmatch.core.schedule import statistics_momentum
-from rankingmatch.losses import l2_normalized
 from rankingmatch.methods.protocol import PseudoLabels, Task
 
-RECENT_BATCHES = 32  # over which the mean prediction for an alignment is taken
+AVERAGED_BATCHES = 128  # over which mean predictions are taken for an alignment
 
 
 def pseudo_label(logits: Tensor, threshold: float | Tensor) -> PseudoLabels:
@@ -27,17 +25,6 @@ def align_distribution(probabilities: Tensor, wanted: Tensor, seen: Tensor) -> T
     """
     aligned = probabilities * (wanted / seen.clamp(min=1e-6))
     return aligned / aligned.sum(1, keepdim=True).clamp(min=torch.finfo(aligned.dtype).tiny)
-
-
-@torch.no_grad()
-def aligned_with_recent(probabilities: Tensor, recent: Tensor, step: int) -> Tensor:
-    """Normalize(q / p̃), where p̃ is the mean prediction for the last batches, including this one.
-
-    `recent` has the mean predictions (batches, classes), initially 0; the row of this step is updated. Rows that are
-    still 0 scale p̃, which cancels.
-    """
-    recent[step % len(recent)] = probabilities.mean(0)
-    return align_distribution(probabilities, torch.ones_like(recent[0]), recent.mean(0))
 
 
 def sharpen(probabilities: Tensor, temperature: float) -> Tensor:
@@ -75,9 +62,6 @@ def update_average(average: Tensor, value: Tensor, decay: float) -> None:
 def decay_at_length(decay: float | None, steps: int) -> float:
     """The decay that is given, or the one for a run of this length: 1 - the momentum of BatchNorm's statistics."""
     return 1 - statistics_momentum(steps) if decay is None else decay
-
-
-# --- what methods remember of images ---------------------------------------------------------------------------
 
 
 class LearnedLabels(nn.Module):
@@ -121,21 +105,3 @@ class LearnedLabels(nn.Module):
         self.labels[rows] = after.to(self.labels.dtype)
         once = (last_occurrence(rows) == torch.arange(len(rows), device=rows.device)).long()
         self.counts.scatter_add_(0, 1 + after, once).scatter_add_(0, 1 + before, -once)
-
-
-class Projection(nn.Module):
-    """Features (n, width) → L2-normalized embeddings (n, dimensions), by two linear layers.
-
-    It belongs to the method, not to the network: checkpoints contain it, an exported model does not. If the network
-    returns logits only, it takes these.
-    """
-
-    def __init__(self, task: Task, dimensions: int) -> None:
-        super().__init__()
-        width = task.features or task.classes
-        self.layers = nn.Sequential(nn.Linear(width, width), nn.LeakyReLU(0.1), nn.Linear(width, dimensions))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Compute the embeddings."""
-        with full_precision(features.device):
-            return l2_normalized(self.layers(features))

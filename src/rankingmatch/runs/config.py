@@ -58,7 +58,8 @@ SECTIONS: dict[str, type] = {
     "execution": ExecutionSettings,
 }
 DEFAULT_METHOD = "rankingmatch-bm"
-REMOVED = (("skip_unsure", False),)  # hyperparameters of earlier versions, with the value that changed nothing
+# Hyperparameters of earlier versions, with the value that changed nothing.
+REMOVED = {"skip_unsure": False, "weak_pass": "joint"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ class Config:
             names = {name: values[name] for name in ("dataset", "method")}
             if not all(isinstance(name, str) for name in names.values()):
                 raise TypeError("dataset and method must be names")
-            saved = {name: value for name, value in values["hyperparameters"].items() if (name, value) not in REMOVED}
+            saved = {
+                name: value for name, value in values["hyperparameters"].items() if (name, value) not in REMOVED.items()
+            }
             # An option that is newer than the file has its default, as in the sections.
             hyperparameters = {**_defaults(names["method"]), **saved}
             config = cls(**names, hyperparameters=hyperparameters, **sections)

@@ -8,7 +8,7 @@ from real_images import photographs
 from torch import Tensor
 
 from rankingmatch.augment import CTAUGMENT_NAMES, CTAUGMENT_OPERATIONS, CTAugment, augmented
-from rankingmatch.augment.ctaugment import bin_weights
+from rankingmatch.augment.policies import bin_weights
 
 BINS = 17
 BINS_OF = torch.tensor([operation.bins for operation in CTAUGMENT_OPERATIONS.values()])

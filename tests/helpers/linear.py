@@ -66,7 +66,6 @@ def mixed_rows(
     """The logits and the targets of all rows, each mixed with its partner."""
     pool = [row for view in (*batch.labeled, *batch.unlabeled) for row in rows_of(view)]
     targets = [naive.one_hot(label, CLASSES) for label in LABELS] + guess * len(batch.unlabeled)
-    draw = draw_mixup(len(pool), h.alpha, source or generator())
-    shares, partners = draw.share.tolist(), draw.partner.tolist()
+    shares, partners = (drawn.tolist() for drawn in draw_mixup(len(pool), h.alpha, source or generator()))
     logits = [naive_logits(model, row) for row in naive.mixed(pool, shares, partners)]
     return logits, naive.mixed(targets, shares, partners)

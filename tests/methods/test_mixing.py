@@ -15,7 +15,7 @@ from rankingmatch.augment import CTAugment
 from rankingmatch.core.randomness import Purpose, torch_generator
 from rankingmatch.data import rows_of_step
 from rankingmatch.methods import Context, Task, make_method
-from rankingmatch.methods.mixing import MixDraw, ReMixMatch, draw_mixup, mixup
+from rankingmatch.methods.mixing import ReMixMatch, draw_mixup, mixup
 from rankingmatch.methods.targets import align_distribution, sharpen
 from rankingmatch.networks import NetworkSettings, Output, to_tensor
 from rankingmatch.runs.config import resolve
@@ -31,34 +31,33 @@ def seeded(seed: int = 0) -> torch.Generator:
 def test_every_row_is_mixed_with_its_partner() -> None:
     rows = torch.randn(5, 3, dtype=torch.float64, generator=seeded())
     shares, partners = [1.0, 0.5, 0.75, 0.6, 0.9], [4, 0, 1, 3, 2]
-    draw = MixDraw(torch.tensor(shares, dtype=torch.float64), torch.tensor(partners))
     expected = torch.tensor(naive.mixed(rows.tolist(), shares, partners), dtype=torch.float64)
-    torch.testing.assert_close(mixup(rows, draw), expected)
+    torch.testing.assert_close(mixup(rows, torch.tensor(shares, dtype=torch.float64), torch.tensor(partners)), expected)
 
 
 def test_images_become_float_on_their_own_scale() -> None:
     images = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1)
-    mixed = mixup(images, MixDraw(torch.tensor([0.75, 0.9]), torch.tensor([1, 0])))
+    mixed = mixup(images, torch.tensor([0.75, 0.9]), torch.tensor([1, 0]))
     assert mixed.dtype == torch.float32
     assert mixed.flatten().tolist() == pytest.approx([63.75, 229.5])
 
 
 def test_a_row_keeps_at_least_half_of_itself() -> None:
     # The larger of λ and 1-λ under Beta(1, 1) is uniform in [1/2, 1]; the variance of Beta(α, α) is 1/(4(2α + 1)).
-    share = draw_mixup(40_000, 1.0, seeded()).share
+    share, _ = draw_mixup(40_000, 1.0, seeded())
     assert share.min() >= 0.5
     assert share.mean().item() == pytest.approx(0.75, abs=0.005)
-    share = draw_mixup(40_000, 0.75, seeded()).share
+    share, _ = draw_mixup(40_000, 0.75, seeded())
     assert (share - 0.5).square().mean().item() == pytest.approx(0.1, abs=0.002)
 
 
 def test_draws_depend_on_the_generator_alone_and_differ_by_row() -> None:
-    first, again, other = (draw_mixup(50, 0.75, seeded(seed)) for seed in (3, 3, 4))
-    assert torch.equal(first.share, again.share)
-    assert torch.equal(first.partner, again.partner)
-    assert not torch.equal(first.share, other.share)
-    assert len(first.share.unique()) == 50
-    assert sorted(first.partner.tolist()) == list(range(50))
+    (share, partner), again, (other, _) = (draw_mixup(50, 0.75, seeded(seed)) for seed in (3, 3, 4))
+    assert torch.equal(share, again[0])
+    assert torch.equal(partner, again[1])
+    assert not torch.equal(share, other)
+    assert len(share.unique()) == 50
+    assert sorted(partner.tolist()) == list(range(50))
 
 
 def test_sharpening_to_the_extreme_stays_a_distribution() -> None:

@@ -17,7 +17,6 @@ that is drawn for an image.
 The reference is PIL: point operations, filters, rotation and shear equal its results bit for bit.
 """
 
-from rankingmatch.augment.ctaugment import CTAUGMENT_NAMES, CTAUGMENT_OPERATIONS, CTADraw, CTAugment
 from rankingmatch.augment.geometry import quarter_turns
 from rankingmatch.augment.operations import (
     OPERATIONS,
@@ -26,7 +25,19 @@ from rankingmatch.augment.operations import (
     apply_operations,
     register_operation,
 )
-from rankingmatch.augment.policies import Policy, RandAugment, ViewSettings, Weak, augmented, cutout, view_policies
+from rankingmatch.augment.policies import (
+    CTAUGMENT_NAMES,
+    CTAUGMENT_OPERATIONS,
+    CTADraw,
+    CTAugment,
+    Policy,
+    RandAugment,
+    ViewSettings,
+    Weak,
+    augmented,
+    cutout,
+    view_policies,
+)
 
 __all__ = [
     "CTAUGMENT_NAMES",

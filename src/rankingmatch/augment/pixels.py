@@ -132,13 +132,11 @@ def smooth(images: Tensor) -> Tensor:
     height, width = images.shape[2:]
     if min(height, width) < 3:
         return images
-    wide = images.int()
-    rows = (wide[:, :, :-2] + wide[:, :, 1:-1]).add_(wide[:, :, 2:])
-    weighted = (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:]).add_(wide[:, :, 1:-1, 1:-1], alpha=4)
+    wide = images.short()
+    weighted = _sum_of_squares(wide, 3) + 4 * wide[:, :, 1:-1, 1:-1]
     result = images.clone()
     # 13 is odd, so rounding has no ties: (w + 6) // 13 rounds w / 13.
-    # And v // 13 is (v · 20165) >> 18 for every v up to 13 · 255 + 6.
-    result[:, :, 1:-1, 1:-1] = weighted.add_(6).mul_(20165).bitwise_right_shift_(18)
+    result[:, :, 1:-1, 1:-1] = (weighted + 6) // 13
     return result
 
 
@@ -150,7 +148,7 @@ def blur(images: Tensor) -> Tensor:
     wide = images.short()
     ring = _sum_of_squares(wide, 5) - _sum_of_squares(wide[:, :, 1:-1, 1:-1], 3)
     result = images.clone()
-    result[:, :, 2:-2, 2:-2] = torch.div(ring + 8, 16, rounding_mode="floor").byte()
+    result[:, :, 2:-2, 2:-2] = (ring + 8) // 16
     return result
 
 

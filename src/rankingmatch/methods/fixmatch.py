@@ -259,10 +259,6 @@ class AdaMatch(Method):
         return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)
 
 
-SLACK = 1.0001  # C: how far above the labeled loss the threshold starts
-PERIODS = 1024 / 10  # the threshold falls every 10 of 1024 epochs
-
-
 @register_method("dash")
 class Dash(Method):
     """FixMatch's losses for the images whose loss under their own pseudo-label is at most ρ_t."""
@@ -291,9 +287,9 @@ class Dash(Method):
         after = context.step - int(self.warm_up * context.steps)  # steps since the warm-up
         if after == 0:
             self.labeled_loss.copy_(labeled_ce.detach())
-        # ρ = max(C γ^-period ρ̂, ρ_min)
-        period = int(PERIODS * after / context.steps)
-        threshold = (SLACK * self.loss_decay**-period * self.labeled_loss).clamp(min=self.least_loss)
+        # ρ = max(C γ^-period ρ̂, ρ_min), C = 1.0001; it falls every 10 of 1024 epochs.
+        period = int(1024 / 10 * after / context.steps)
+        threshold = (1.0001 * self.loss_decay**-period * self.labeled_loss).clamp(min=self.least_loss)
         # t: the sharpened predictions; their argmax as one-hot rows once the threshold has reached ρ_min
         soft = outputs.weak.logits.softmax(1)
         hard = F.one_hot(soft.argmax(1), soft.shape[1]).to(soft)

@@ -1,6 +1,6 @@
 """MixUp (Zhang et al., 2018), averages of two rows, images and targets alike; MixMatch and its successors."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,50 +16,37 @@ from rankingmatch.methods.protocol import Batch, Context, Losses, Method, Pseudo
 from rankingmatch.methods.targets import AVERAGED_BATCHES, align_distribution, histogram, sharpen
 
 
-class MixDraw(NamedTuple):
-    """For each of n rows, on the CPU: the weight in [1/2, 1] that it keeps, and the index of its partner."""
-
-    share: Tensor
-    partner: Tensor
-
-
-def draw_mixup(count: int, alpha: float, generator: torch.Generator) -> MixDraw:
-    """Draw λ = max(λ', 1 - λ') with λ' ~ Beta(α, α) for every row, and a random permutation of the rows."""
+def draw_mixup(count: int, alpha: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw λ = max(λ', 1 - λ') with λ' ~ Beta(α, α) for every row, and a random permutation of the rows (both (n,))."""
     # torch's Beta distribution takes no generator; NumPy's does, and gets its seed from torch's.
     seed = int(torch.randint(2**62, (), generator=generator))
     share = torch.from_numpy(np.random.default_rng(seed).beta(alpha, alpha, count))
-    return MixDraw(torch.maximum(share, 1 - share), torch.randperm(count, generator=generator))
+    return torch.maximum(share, 1 - share), torch.randperm(count, generator=generator)
 
 
-def mixup(rows: Tensor, draw: MixDraw) -> Tensor:
+def mixup(rows: Tensor, share: Tensor, partner: Tensor) -> Tensor:
     """Mix rows (n, ...) of any dtype with their partners: λ_i x_i + (1 - λ_i) x_partner(i), in floating point."""
     rows = rows if rows.is_floating_point() else rows.float()
-    share = draw.share.to(rows.dtype).to(rows.device).view(-1, *[1] * (rows.ndim - 1))
-    return share * rows + (1 - share) * rows[draw.partner.to(rows.device)]
+    share = share.to(rows.dtype).to(rows.device).view(-1, *[1] * (rows.ndim - 1))
+    return share * rows + (1 - share) * rows[partner.to(rows.device)]
 
 
-class MixedBatch(NamedTuple):
-    """Logits and mixed targets: of the labeled rows (B, classes), and of the unlabeled ones, view by view."""
-
-    labeled_logits: Tensor
-    labeled_targets: Tensor
-    logits: Tensor
-    targets: Tensor
-
-
-def mixed_batch(model: nn.Module, batch: Batch, guess: Tensor, alpha: float, generator: torch.Generator) -> MixedBatch:
+def mixed_batch(
+    model: nn.Module, batch: Batch, guess: Tensor, alpha: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mix all rows of a batch with one another and pass them through the network.
 
     The batch has one labeled view and any number of unlabeled views; the guess (μB, classes) is the target of each.
+    Returns logits and mixed targets of the labeled rows (B, classes), and those of the unlabeled ones, view by view.
     """
     (labeled,), views = batch.labeled, len(batch.unlabeled)
     known = F.one_hot(batch.labels, guess.shape[1]).to(guess.dtype)
     images = torch.cat([labeled, *batch.unlabeled])
     draw = draw_mixup(len(images), alpha, generator)
-    targets = mixup(torch.cat([known, *[guess] * views]), draw)
-    logits = interleaved_logits(model, mixup(images, draw), views + 1)
+    targets = mixup(torch.cat([known, *[guess] * views]), *draw)
+    logits = interleaved_logits(model, mixup(images, *draw), views + 1)
     count = len(labeled)
-    return MixedBatch(logits[:count], targets[:count], logits[count:], targets[count:])
+    return logits[:count], targets[:count], logits[count:], targets[count:]
 
 
 @register_method("mixmatch", preset={"mu": 1})
@@ -83,9 +70,9 @@ class MixMatch(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_x + λ_u · ramp · L_u, where q = Sharpen(1/K Σ_k softmax(view k), T) is the target of all K views."""
         guess = sharpen(mean_probabilities(model, batch.unlabeled), self.sharpening)
-        mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
-        labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
-        unlabeled_l2 = brier(mixed.logits, mixed.targets)
+        labeled_logits, known, logits, targets = mixed_batch(model, batch, guess, self.alpha, context.generator)
+        labeled_ce = soft_cross_entropy(labeled_logits, known)
+        unlabeled_l2 = brier(logits, targets)
         total = labeled_ce + self.unlabeled_weight * context.ramp(self.ramp) * unlabeled_l2
         pseudo = PseudoLabels(guess.argmax(1), torch.ones(len(guess), dtype=torch.bool, device=guess.device))
         return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_l2": unlabeled_l2}, pseudo)
@@ -117,13 +104,13 @@ class RealMix(Method):
     def forward(self, model: nn.Module, batch: Batch, context: Context) -> Losses:
         """L = L_x^TSA + λ_u · ramp · L_u; q = Sharpen(1/K Σ_k softmax(weak view k), T) is the target of all views."""
         guess = sharpen(mean_probabilities(model, batch.unlabeled[: self.guesses]), self.sharpening)
-        mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
+        labeled_logits, known, logits, targets = mixed_batch(model, batch, guess, self.alpha, context.generator)
         threshold = tsa_threshold(self.tsa, context.step, context.steps, guess.shape[1])
-        labeled_ce = tsa_cross_entropy(mixed.labeled_logits, batch.labels, threshold, mixed.labeled_targets)
+        labeled_ce = tsa_cross_entropy(labeled_logits, batch.labels, threshold, known)
         # All rows but the ⌊dropped · n⌋ whose largest probability is smallest.
-        rank = mixed.logits.detach().softmax(1).amax(1).argsort(stable=True).argsort()
+        rank = logits.detach().softmax(1).amax(1).argsort(stable=True).argsort()
         kept = rank >= int(self.dropped * len(rank))
-        unlabeled_l2 = masked_brier(mixed.logits, mixed.targets, kept)
+        unlabeled_l2 = masked_brier(logits, targets, kept)
         total = labeled_ce + self.unlabeled_weight * context.ramp(self.ramp) * unlabeled_l2
         # An image counts as confident if one of its rows is kept.
         confident = kept.unflatten(0, (len(batch.unlabeled), -1)).any(0)
@@ -185,9 +172,9 @@ class ReMixMatch(Method):
         guess = sharpen(align_distribution(probabilities, data, self.predictions.mean(0)), self.sharpening)
         self.label_counts += histogram(batch.labels, len(data))
         self.predictions[context.step % AVERAGED_BATCHES] = probabilities.mean(0)
-        mixed = mixed_batch(model, batch, guess, self.alpha, context.generator)
-        labeled_ce = soft_cross_entropy(mixed.labeled_logits, mixed.labeled_targets)
-        unlabeled_ce = soft_cross_entropy(mixed.logits, mixed.targets)
+        labeled_logits, known, logits, targets = mixed_batch(model, batch, guess, self.alpha, context.generator)
+        labeled_ce = soft_cross_entropy(labeled_logits, known)
+        unlabeled_ce = soft_cross_entropy(logits, targets)
         turns = torch.randint(4, (len(strong),), generator=context.generator)
         if strong.shape[2] != strong.shape[3]:
             turns = turns // 2 * 2  # half turns keep the shape

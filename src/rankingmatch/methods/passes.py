@@ -13,25 +13,15 @@ from rankingmatch.networks import Classifier, Output
 
 
 class ViewOutputs(NamedTuple):
-    """The network's outputs for the three views of FixMatch and related methods.
-
-    Attributes
-    ----------
-    labeled, weak, strong : Output
-        Logits and features of the labeled images, and of the weak views (without gradients) and the strong views of
-        the unlabeled ones.
-    labeled_logits, strong_logits : Tensor
-        The logits of the cross-entropies: those above, unless a remedy for unbalanced classes shifts them.
-    extra_losses : mapping of str to Tensor
-        The losses of such a remedy, to be added to the total.
-    """
+    """The network's outputs for the three views of FixMatch and related methods."""
 
     labeled: Output
-    weak: Output
+    weak: Output  # without gradients
     strong: Output
+    # The logits of the cross-entropies: those above, unless a remedy for unbalanced classes shifts them.
     labeled_logits: Tensor
     strong_logits: Tensor
-    extra_losses: Mapping[str, Tensor] = MappingProxyType({})
+    extra_losses: Mapping[str, Tensor] = MappingProxyType({})  # of such a remedy, to be added to the total
 
 
 def three_views(model: nn.Module, batch: Batch) -> ViewOutputs:

@@ -157,25 +157,17 @@ class ClassRebalancingSelfTraining(Remedy):
         """Choose labels where a part begins; remember and align the predictions for the weak views."""
         part, before = (self.parts * step // context.steps for step in (context.step, context.step - 1))
         if part > max(before, 0):
-            self.given_labels.copy_(chosen_labels(self.predictions, self.rates))
+            # The ⌊μ_k n_k⌋ most confident of the n_k images predicted as k; no prediction yet has the confidence 0.
+            confidence, predicted = self.predictions.max(1)
+            self.given_labels.fill_(-1)
+            for label, rate in enumerate(self.rates.tolist()):
+                images = ((predicted == label) & (confidence > 0)).nonzero().squeeze(1)
+                order = confidence[images].argsort(descending=True, stable=True)
+                self.given_labels[images[order[: int(rate * len(images))]]] = label
         probabilities = outputs.weak.logits.softmax(1)
         remember(self.predictions, batch.rows, probabilities)
         exponent = 1 - part / (self.parts - 1) * (1 - self.last_exponent)
         return with_weak_logits(outputs, safe_log(self.alignment.aligned(probabilities, context.step, exponent)))
-
-
-def chosen_labels(probabilities: Tensor, rates: Tensor) -> Tensor:
-    """The predicted classes (n,) of the ⌊μ_c n_c⌋ most confident of the n_c images predicted as c; -1 for all others.
-
-    Images whose probabilities are all 0 have no prediction yet.
-    """
-    confidence, predicted = probabilities.max(1)
-    chosen = torch.full_like(predicted, -1)
-    for label, rate in enumerate(rates.tolist()):
-        images = ((predicted == label) & (confidence > 0)).nonzero().squeeze(1)
-        order = confidence[images].argsort(descending=True, stable=True)
-        chosen[images[order[: int(rate * len(images))]]] = label
-    return chosen
 
 
 class RefinedPseudoLabels(Remedy):

@@ -1,4 +1,4 @@
-"""Semi-supervised methods by name. To add one: a class in the module of its family, which registers itself.
+"""Semi-supervised methods by name. To add one: a file with its class, which registers itself.
 
 The functions share these parameters: `name`, a name in `METHODS` or the import path ``package.module:Class`` of a
 subclass of `Method`, and `hyperparameters`, the values of those that do not have their defaults. They raise
@@ -10,20 +10,19 @@ Examples
 >>> method = make_method("fixmatch-ra", {"threshold": 0.9})
 """
 
+import pkgutil
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
 from rankingmatch.core.imports import import_object
 from rankingmatch.core.options import Option, options_of, validate
+from rankingmatch.methods import mixing, passes, protocol, rebalancing, targets
+from rankingmatch.methods.protocol import Batch, Context, Losses, Method, MethodInfo, PseudoLabels, Task
 
-# isort: off
-# Each module registers its methods when it is imported: this is the order of all lists.
-from rankingmatch.methods import consistency, generative, mixing, fixmatch, features, rankingmatch  # noqa: F401
-
-# isort: on
-from rankingmatch.methods import passes, rebalancing, targets
-from rankingmatch.methods.protocol import METHODS, Batch, Context, Losses, Method, MethodInfo, PseudoLabels, Task
+if TYPE_CHECKING:
+    from rankingmatch.methods.protocol import METHODS
 
 __all__ = [
     "METHODS",
@@ -43,13 +42,36 @@ __all__ = [
     "targets",
 ]
 
+# Modules register their methods when they are imported, which they are when they are needed. This is the order of all
+# lists; others follow by name.
+_ORDER = (
+    *("supervised", "pseudo_label", "pi_model", "mean_teacher", "vat", "swwae", "cc_gan", "uda", "mixmatch", "realmix"),
+    *("remixmatch", "fixmatch", "flexmatch", "freematch", "softmatch", "adamatch", "dash", "comatch", "simmatch"),
+    *("defixmatch", "refixmatch", "crmatch", "sequencematch", "finessl", "rankingmatch"),
+)
+_MODULES = list(dict.fromkeys([*_ORDER, *(found.name for found in pkgutil.iter_modules(__path__))]))
+
+
+def __getattr__(name: str) -> Any:
+    """`METHODS`, complete and in order, on its first use."""
+    if name != "METHODS":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    order = {import_module(f"{__name__}.{module}").__name__: number for number, module in enumerate(_MODULES)}
+    found = sorted(protocol.METHODS.items(), key=lambda item: order.get(item[1].method.__module__, len(order)))
+    protocol.METHODS.clear()
+    protocol.METHODS.update(found)
+    return globals().setdefault("METHODS", protocol.METHODS)
+
 
 def find_method(name: str) -> MethodInfo:
     """Find the class of a method, and what is known about it."""
     if ":" not in name:
-        if name not in METHODS:
-            raise unknown_name("method", name, METHODS, " (or package.module:Class)")
-        return METHODS[name]
+        for module in _MODULES:  # the names of a module's methods begin with its own
+            if f"{name.replace('-', '_')}_".startswith(f"{module}_"):
+                import_module(f"{__name__}.{module}")
+        if name not in protocol.METHODS and name not in __getattr__("METHODS"):
+            raise unknown_name("method", name, protocol.METHODS, " (or package.module:Class)")
+        return protocol.METHODS[name]
     found = import_object("method", name)
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise ConfigError(f"method '{name}' is not a subclass of rankingmatch.methods.Method")

@@ -1,4 +1,4 @@
-"""How the views of a batch are passed through the network."""
+"""How the views of a batch are passed through the network; and FixMatch's losses of three views."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from rankingmatch.methods.protocol import Batch
+from rankingmatch.losses import masked_cross_entropy
+from rankingmatch.methods.protocol import Batch, Losses, PseudoLabels
 from rankingmatch.networks import Classifier, Output
 
 
@@ -99,3 +101,21 @@ def running_statistics_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for norm, tracked in zip(norms, tracking, strict=True):
             norm.track_running_stats = tracked
+
+
+def fixmatch_losses(
+    outputs: ViewOutputs,
+    labels: Tensor,
+    pseudo: PseudoLabels,
+    unlabeled_weight: float,
+    row_weights: Tensor | None = None,
+) -> Losses:
+    """L = (1/B) Σ H(label, labeled view) + λ_u (1/μB) Σ w H(pseudo-label, strong view).
+
+    The weights w (μB,) are 1 for confident rows and 0 for others unless `row_weights` are given.
+    """
+    labeled_ce = F.cross_entropy(outputs.labeled_logits, labels)
+    weights = pseudo.confident if row_weights is None else row_weights
+    unlabeled_ce = masked_cross_entropy(outputs.strong_logits, pseudo.labels, weights)
+    total = labeled_ce + unlabeled_weight * unlabeled_ce
+    return Losses(total, {"labeled_ce": labeled_ce, "unlabeled_ce": unlabeled_ce}, pseudo)

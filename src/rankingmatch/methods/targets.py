@@ -3,9 +3,12 @@
 import torch
 from torch import Tensor, nn
 
+from rankingmatch.core.devices import full_precision
 from rankingmatch.core.schedule import statistics_momentum
+from rankingmatch.losses import l2_normalized
 from rankingmatch.methods.protocol import PseudoLabels, Task
 
+RECENT_BATCHES = 32  # over which the mean prediction for an alignment is taken
 AVERAGED_BATCHES = 128  # over which mean predictions are taken for an alignment
 
 
@@ -105,3 +108,32 @@ class LearnedLabels(nn.Module):
         self.labels[rows] = after.to(self.labels.dtype)
         once = (last_occurrence(rows) == torch.arange(len(rows), device=rows.device)).long()
         self.counts.scatter_add_(0, 1 + after, once).scatter_add_(0, 1 + before, -once)
+
+
+class Projection(nn.Module):
+    """Features (n, width) → L2-normalized embeddings (n, dimensions), by two linear layers.
+
+    It belongs to the method, not to the network: checkpoints contain it, an exported model does not. If the network
+    returns logits only, it takes these.
+    """
+
+    def __init__(self, task: Task, dimensions: int) -> None:
+        super().__init__()
+        width = task.features or task.classes
+        self.layers = nn.Sequential(nn.Linear(width, width), nn.LeakyReLU(0.1), nn.Linear(width, dimensions))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Compute the embeddings."""
+        with full_precision(features.device):
+            return l2_normalized(self.layers(features))
+
+
+@torch.no_grad()
+def aligned_with_recent(probabilities: Tensor, recent: Tensor, step: int) -> Tensor:
+    """Normalize(q / p̃), where p̃ is the mean prediction for the last batches, including this one.
+
+    `recent` has the mean predictions (batches, classes), initially 0; the row of this step is updated. Rows that are
+    still 0 scale p̃, which cancels.
+    """
+    recent[step % len(recent)] = probabilities.mean(0)
+    return align_distribution(probabilities, torch.ones_like(recent[0]), recent.mean(0))

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import Batch, Context, Method, Task, make_method
-from rankingmatch.methods.generative import CCGAN, SWWAE, draw_holes
+from rankingmatch.methods.cc_gan import CCGAN, draw_holes
+from rankingmatch.methods.swwae import SWWAE
 from rankingmatch.networks import (
     Classifier,
     InpaintingGenerator,

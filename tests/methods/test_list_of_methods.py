@@ -9,8 +9,8 @@ import pytest
 
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import METHODS, Task, hyperparameters_of, make_method
-from rankingmatch.methods.consistency import Supervised
 from rankingmatch.methods.rankingmatch import RankingMatch
+from rankingmatch.methods.supervised import Supervised
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/methods"

@@ -15,7 +15,8 @@ from rankingmatch.augment import CTAugment
 from rankingmatch.core.randomness import Purpose, torch_generator
 from rankingmatch.data import rows_of_step
 from rankingmatch.methods import Context, Task, make_method
-from rankingmatch.methods.mixing import ReMixMatch, draw_mixup, mixup
+from rankingmatch.methods.mixing import draw_mixup, mixup
+from rankingmatch.methods.remixmatch import ReMixMatch
 from rankingmatch.methods.targets import align_distribution, sharpen
 from rankingmatch.networks import NetworkSettings, Output, to_tensor
 from rankingmatch.runs.config import resolve

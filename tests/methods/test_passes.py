@@ -8,7 +8,7 @@ from tiny import CPU, VIEWS, tiny_settings, tiny_split, tiny_state
 from torch import Tensor, nn
 
 from rankingmatch.methods import Batch, Context
-from rankingmatch.methods.features import rotations
+from rankingmatch.methods.crmatch import rotations
 from rankingmatch.methods.passes import (
     interleaved_logits,
     mean_probabilities,

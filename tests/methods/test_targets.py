@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankingmatch.methods import PseudoLabels, Task
-from rankingmatch.methods.fixmatch import fairness_loss
+from rankingmatch.methods.freematch import fairness_loss
 from rankingmatch.methods.targets import LearnedLabels, decay_at_length, pseudo_label
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rankingmatch.losses import kl_divergence
 from rankingmatch.methods import Context, make_method
-from rankingmatch.methods.consistency import VAT
 from rankingmatch.methods.passes import perturbed_logits
+from rankingmatch.methods.vat import VAT
 from rankingmatch.networks import Classifier
 from rankingmatch.training.batches import make_batch
 

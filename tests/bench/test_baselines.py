@@ -44,11 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def clusters(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Features (count, 8) around three centers, far from the origin, and their labels."""
     rng = np.random.default_rng(seed)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from tiny import RECIPE_TEXT, models
 from rankingmatch.bench import BenchOptions, OutputFiles, run_recipe, run_recipes
 from rankingmatch.bench.grid import GridDisplay, GridProgress, Pace, grid_display, run_grid
 from rankingmatch.bench.recipe import Cell, cells, parse_recipe
-from rankingmatch.bench.results import details, markdown_page
 from rankingmatch.core.errors import ConfigError, DataError, Interrupted, RankingMatchError
 from rankingmatch.core.metrics import Errors
 from rankingmatch.core.names import task_column
@@ -181,8 +179,10 @@ def test_the_tables_are_written_in_every_form(once: Path, tmp_path: Path, capsys
     files = OutputFiles(tmp_path / "t.md", tmp_path / "t.csv", tmp_path / "t.tex")
     assert "Mine" in bench(once, capsys, files=files)
     page = (tmp_path / "t.md").read_text()
-    for words in ("Written by `the command` on ", "| supervised | ", "(12.00)"):
+    for words in ("Written by `the command` on ", "(12.00)"):
         assert words in page
+    (fold,) = [line for line in page.splitlines() if line.startswith("| supervised | Digits, 40 labels | ")]
+    assert fold.count(",") == 2  # the column's own, and the one between two folds
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 3
     assert "\\toprule" in (tmp_path / "t.tex").read_text()
     lines = [json.loads(line) for line in bench(once, capsys, as_json=True).splitlines()]
@@ -209,16 +209,6 @@ def test_a_dry_run_lists_the_runs_and_the_seconds_of_finished_ones(
     }
     assert json.loads(second)["seconds"] is None
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]  # nothing is run, and nothing is kept
-
-
-def test_the_folds_are_told_one_by_one(once: Path) -> None:
-    outcome = run_recipe(RECIPE, out=once)
-    untested = {name: replace(run, result=replace(run.result, test=None)) for name, run in outcome.runs.items()}
-    assert "NaN-None" not in details(replace(outcome, runs=untested))
-    lines = details(outcome).splitlines()
-    assert lines[2].startswith("| supervised | Digits, 40 labels | ")
-    assert lines[2].count(",") == 2  # the column's own, and the one between two folds
-    assert details(outcome) in markdown_page([outcome], "x")
 
 
 # --- several recipes -----------------------------------------------------------------------------------------

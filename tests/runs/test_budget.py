@@ -26,6 +26,8 @@ def test_the_run_is_that_of_its_number_of_steps(method: str, tmp_path: Path, mon
     counted = train("digits", method=method, out=tmp_path / "counted", steps=12, **TINY)
     assert timed.config() == counted.config()
     assert timed.model_path.read_bytes() == counted.model_path.read_bytes()
+    with pytest.raises(ConfigError, match="minutes is for a new run"):
+        train("digits", out=timed.path, resume=True, minutes=5)
 
 
 def test_more_time_is_more_steps() -> None:
@@ -49,16 +51,9 @@ def test_time_for_evaluations_and_the_report_is_kept(tmp_path: Path, monkeypatch
 
 
 def test_fine_tuning_is_at_most_so_many_times_as_long_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(job, "LONGEST", 0.1)
     class_folders(tmp_path / "photos", size=(80, 80))
     given: dict[str, Any] = {"labels": 6, "image_size": 64, "tune": "head", "batch_size": 2, "threads": 1}
     given |= {"evaluate_every": 1000, "report": False}
     run = train(tmp_path / "photos", out=tmp_path / "run", minutes=10, **given)
     assert run.result().steps == 0.1 * 60  # type: ignore[union-attr]
-
-
-def test_a_run_resumes_as_it_was_planned(tmp_path: Path) -> None:
-    run = train("digits", method="supervised", out=tmp_path / "run", steps=2, **TINY)
-    with pytest.raises(ConfigError, match="minutes is for a new run"):
-        train("digits", out=run.path, resume=True, minutes=5)

@@ -45,7 +45,6 @@ def test_bars_are_there_while_something_is_under_way() -> None:
 
 
 def test_a_training_reports_each_of_its_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     class_folders(tmp_path / "photos", size=(8, 8))
     tasks: list[str] = []
     monkeypatch.setattr(display.LogLines, "progress", lambda self, task, done, total: tasks.append(task))

@@ -17,12 +17,6 @@ from rankingmatch.runs.evaluate import evaluate, roles_in_training
 QUICK: dict[str, Any] = {"steps": 3, "network": "small", "batch_size": 8, "mu": 1, "evaluate_every": 3, "threads": 1}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """200 labeled digits, 30 unlabeled ones, and 50 for testing elsewhere."""

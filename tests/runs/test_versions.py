@@ -53,7 +53,7 @@ def test_a_file_has_its_number_a_newer_one_is_refused_and_one_without_is_an_old_
         path.write_text(before)
 
 
-def test_a_newer_model_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_newer_model_or_checkpoint_is_refused(run: Run, tmp_path: Path) -> None:
     with safe_open(run.model_path, "pt") as file:
         values = json.loads(file.metadata()["rankingmatch"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -61,9 +61,6 @@ def test_a_newer_model_is_refused(run: Run, tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "new.safetensors", {"rankingmatch": json.dumps({**values, "format": 99})})
     with pytest.raises(rm.RunError, match="newer"):
         load_model(tmp_path / "new.safetensors", torch.device("cpu"))
-
-
-def test_a_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     state = tiny_state(tiny_split(), tiny_settings())
     save_checkpoint(tmp_path, state)
     (path,) = tmp_path.glob("*.json")

@@ -16,7 +16,7 @@ from rankingmatch.core.schedule import cosine
 from rankingmatch.data import rows_of_step
 from rankingmatch.methods import Batch, Context, Losses, Method, make_method
 from rankingmatch.networks import NetworkSettings, Output
-from rankingmatch.training.batches import Probe, make_batch, make_probes
+from rankingmatch.training.batches import make_batch, make_probes
 from rankingmatch.training.loop import learn_from_probe, train, training_step, update_ema
 from rankingmatch.training.settings import TrainSettings
 from rankingmatch.training.state import initial_state, make_optimizer
@@ -90,17 +90,20 @@ def test_steps_are_nesterov_sgd_with_cosine_decay_followed_by_ema() -> None:
         assert float(state.ema.backbone.head.weight[0, 0]) == pytest.approx(average, rel=1e-5)  # type: ignore[union-attr, index]
 
 
-def test_a_batch_depends_on_seed_and_step_alone() -> None:
-    split, method = tiny_split(), make_method("rankingmatch-bm", {})
+def test_batches_and_probes_depend_on_seed_and_step_alone_and_probes_are_the_labeled_images() -> None:
+    split, method = tiny_split(), make_method("fixmatch-cta", {})
+    views = view_policies(replace(VIEW_SETTINGS, strong="ctaugment"))
 
-    def views(seed: int, step: int) -> list[torch.Tensor]:
-        batch, truth = make_batch(split, method, VIEWS, tiny_settings(seed=seed), step, CPU)
-        return [*batch.labeled, batch.labels, *batch.unlabeled, batch.rows, truth]
+    def tensors(seed: int, step: int) -> list[torch.Tensor]:
+        batch, truth = make_batch(split, method, views, tiny_settings(seed=seed), step, CPU)
+        (probe,) = make_probes(split, method, views, tiny_settings(seed=seed), step, CPU)
+        assert torch.equal(probe.labels, batch.labels)
+        return [probe.images, *batch.unlabeled, *batch.labeled, batch.labels, batch.rows, truth]
 
-    first = views(0, 3)
-    assert all(torch.equal(a, b) for a, b in zip(first, views(0, 3), strict=True))
-    assert not torch.equal(first[2], views(0, 4)[2])
-    assert not torch.equal(first[2], views(1, 3)[2])
+    first = tensors(0, 3)
+    assert all(torch.equal(a, b) for a, b in zip(first, tensors(0, 3), strict=True))
+    for others in (tensors(0, 4), tensors(1, 3)):
+        assert not any(torch.equal(a, b) for a, b in zip(first[:2], others[:2], strict=True))
 
 
 def test_a_batch_has_the_views_asked_for_and_the_truth_beside_it() -> None:
@@ -282,21 +285,6 @@ def test_a_probe_scores_its_policy_by_the_distance_to_the_label() -> None:
     expected.learn(probe.draw, torch.tensor(proximities, dtype=torch.float64))
     torch.testing.assert_close(policy.rates, expected.rates)
     assert (policy.rates != 1).sum() > 0
-
-
-def test_probes_are_the_labeled_images_of_the_step_and_depend_on_seed_and_step_alone() -> None:
-    split, method = tiny_split(), make_method("fixmatch-cta", {})
-    views = view_policies(replace(VIEW_SETTINGS, strong="ctaugment"))
-
-    def probe(seed: int, step: int) -> Probe:
-        (made,) = make_probes(split, method, views, tiny_settings(seed=seed), step, CPU)
-        return made
-
-    assert torch.equal(probe(0, 3).images, probe(0, 3).images)
-    assert not torch.equal(probe(0, 3).images, probe(0, 4).images)
-    assert not torch.equal(probe(0, 3).images, probe(1, 3).images)
-    batch, _ = make_batch(split, method, views, tiny_settings(), 3, CPU)
-    assert torch.equal(probe(0, 3).labels, batch.labels)
 
 
 @pytest.mark.parametrize("name", ["rankingmatch-bm", "fixmatch-ra", "realmix"])

@@ -93,7 +93,8 @@ def run_grid(
         plans = {name: cell.plan for name, cell in cells.items() if cell.baseline is None}
         measuring = any(plan.config.execution.measure_steps for plan in plans.values())
         if workers is None and (jobs > 1 or measuring):
-            workers = stack.enter_context(worker_processes(jobs, fresh=measuring))
+            workers = WorkerProcesses(jobs, fresh=measuring)
+            stack.enter_context(workers.pool)
         if workers is None:
             for name, plan in plans.items():
                 finish(name, train_to_result(out / name, plan, stopped, partial(display.update, name)))
@@ -165,17 +166,19 @@ _worker: dict[str, Any] = {}  # in a worker process: the queue for its steps, th
 
 
 class WorkerProcesses:
-    """Worker processes on this machine."""
+    """Worker processes on this machine; with `fresh`, each run has a new one, so that its memory can be measured."""
 
-    def __init__(self, pool: ProcessPoolExecutor, jobs: int, queue: Any, stopping: Any) -> None:
-        self.at_a_time = jobs
-        self.stop = stopping.set
-        self._pool, self._queue = pool, queue
+    def __init__(self, jobs: int, *, fresh: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._queue, stopping = context.Queue(), context.Event()
+        self.at_a_time, self.stop = jobs, stopping.set
         self._threads = max(1, (os.cpu_count() or 1) // jobs)
+        arguments, tasks = (self._queue, stopping, os.getpid()), 1 if fresh else None
+        self.pool = ProcessPoolExecutor(jobs, context, _initialize, arguments, max_tasks_per_child=tasks)
 
     def submit(self, path: Path, plan: Plan) -> "Future[Result]":
         """Submit a run."""
-        return self._pool.submit(_train, path, with_threads(plan, self._threads))
+        return self.pool.submit(_train, path, with_threads(plan, self._threads))
 
     def steps(self) -> list[tuple[str, int]]:
         """What has arrived in the queue."""
@@ -183,16 +186,6 @@ class WorkerProcesses:
         while not self._queue.empty():
             steps.append(self._queue.get())
         return steps
-
-
-@contextlib.contextmanager
-def worker_processes(jobs: int, *, fresh: bool) -> Iterator[WorkerProcesses]:
-    """Start worker processes; with `fresh`, each run has a new process, so that its memory can be measured."""
-    context = multiprocessing.get_context("spawn")
-    queue, stopping = context.Queue(), context.Event()
-    arguments = (queue, stopping, os.getpid())
-    with ProcessPoolExecutor(jobs, context, _initialize, arguments, max_tasks_per_child=1 if fresh else None) as pool:
-        yield WorkerProcesses(pool, jobs, queue, stopping)
 
 
 def _initialize(queue: Any, stopping: Any, parent: int) -> None:

@@ -287,23 +287,18 @@ def parse_recipe(name: str, text: str, data: str | None = None) -> Recipe:
         paper = values.pop("paper", {})
         paper = paper if values.get("measure") else {ERRORS: paper}
         recipe = typed(Recipe, dict(**values, name=name, rows=rows, columns=columns, paper=paper))
-        _check(recipe)
+        if not (recipe.rows and recipe.columns and recipe.title):
+            raise BadFileError("it needs a title, methods or [rows], and [datasets]")
+        if recipe.scale not in SCALES:
+            raise BadFileError(f"scale must be one of {', '.join(SCALES)}")
+        if recipe.measure not in ("", "epoch", "batch"):
+            raise BadFileError("measure must be epoch or batch")
+        for quantity, table in recipe.paper.items():
+            if quantity not in (SECONDS, MEMORY, ERRORS):
+                raise BadFileError(f"paper.{quantity} must be one of the quantities {SECONDS} and {MEMORY}")
+            for row, figures in table.items():
+                if len(figures) != len(columns):
+                    raise BadFileError(f"paper: '{row}' must have {len(columns)} figures, one per column")
     except (ValueError, TypeError, RecursionError) as error:  # ValueError: not TOML, or a huge number
         raise ConfigError(f"recipe '{name}' cannot be read: {error}") from error
     return recipe
-
-
-def _check(recipe: Recipe) -> None:
-    """Raise BadFileError for values that have the right type only."""
-    if not (recipe.rows and recipe.columns and recipe.title):
-        raise BadFileError("it needs a title, methods or [rows], and [datasets]")
-    if recipe.scale not in SCALES:
-        raise BadFileError(f"scale must be one of {', '.join(SCALES)}")
-    if recipe.measure not in ("", "epoch", "batch"):
-        raise BadFileError("measure must be epoch or batch")
-    for quantity, table in recipe.paper.items():
-        if quantity not in (SECONDS, MEMORY, ERRORS):
-            raise BadFileError(f"paper.{quantity} must be one of the quantities {SECONDS} and {MEMORY}")
-        for name, figures in table.items():
-            if len(figures) != len(recipe.columns):
-                raise BadFileError(f"paper: '{name}' must have {len(recipe.columns)} figures, one per column")

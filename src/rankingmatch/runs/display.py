@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
@@ -111,7 +112,7 @@ class LogLines(Display):
 
     def start(self, job: "Job") -> None:
         """Print what is about to be trained."""
-        self.print(_headline_of(job))
+        self.print(headline(job.config, job.split, job.state, job.run.path))
 
     def update(self, record: Record) -> None:
         """Print step, losses, pseudo-labels, errors, speed and remaining time, if a line is due."""
@@ -156,7 +157,7 @@ class LiveDisplay(Display):
 
     def start(self, job: "Job") -> None:
         """Print what is about to be trained, and an empty bar."""
-        self._console.print(_headline_of(job))
+        self._console.print(headline(job.config, job.split, job.state, job.run.path))
         self.progress("steps", job.state.step, job.state.last_step(job.config.training))
 
     def update(self, record: Record) -> None:
@@ -210,8 +211,8 @@ def print_event(event: str, values: dict[str, object]) -> None:
     print(json.dumps({"event": event, "format": FORMATS["metrics"], **values}), flush=True)
 
 
-def headline(config: Config, split: Split, state: State) -> str:
-    """What is about to be trained, and on which data."""
+def headline(config: Config, split: Split, state: State, path: Path | None = None) -> str:
+    """What is about to be trained, on which data, and where it is written."""
     settings, (height, width, channels) = config.training, split.images.shape[1:]
     unlabeled = settings.batch_size * settings.mu if state.objective.method.unlabeled_views else 0
     return (
@@ -221,11 +222,8 @@ def headline(config: Config, split: Split, state: State) -> str:
         f"{settings.batch_size} labeled{f' + {unlabeled} unlabeled' if unlabeled else ''} images, seed {settings.seed}"
         f"{f', on {world_size()} processes' if world_size() > 1 else ''}"
         f"{f', from step {state.step}' if state.step else ''}"
+        f"{f' → {printable(str(path))}' if path else ''}"
     )
-
-
-def _headline_of(job: "Job") -> str:
-    return f"{headline(job.config, job.split, job.state)} → {printable(str(job.run.path))}"
 
 
 def duration(seconds: float | None) -> str:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from fenced import ROOT, blocks_of, run_page
@@ -47,11 +48,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the current directory
     monkeypatch.chdir(tmp_path)
-    before, tables = set(sys.modules), [(table, dict(table)) for table in (METHODS, NETWORKS, OPERATIONS)]
-    yield tmp_path
-    for table, entries in tables:  # remove what a page has registered
-        table.clear()
-        table.update(entries)  # type: ignore[arg-type]
+    before = set(sys.modules)
+    with patch.dict(METHODS), patch.dict(NETWORKS), patch.dict(OPERATIONS):  # without what a page registers
+        yield tmp_path
     for name in set(sys.modules) - before:
         if name.startswith("my_"):
             del sys.modules[name]

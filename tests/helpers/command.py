@@ -15,6 +15,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
@@ -66,12 +67,10 @@ class Command:
         return self._process.exitcode
 
     def kill(self, sent: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal."""
         assert self._process.pid is not None
         os.kill(self._process.pid, sent)
 
     def join(self, timeout: float) -> None:
-        """Wait for the end, but no longer than that."""
         self._process.join(timeout)
 
     def wait(self, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
@@ -84,11 +83,9 @@ class Command:
         return subprocess.CompletedProcess(self.arguments, self.exitcode, out, err)
 
 
-def run_command(
-    *arguments: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: str = ""
-) -> "subprocess.CompletedProcess[str]":
+def run_command(*arguments: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
     """`rankingmatch ARGUMENTS…` from start to end."""
-    return Command(*arguments, cwd=cwd, env=env, stdin=stdin).wait()
+    return Command(*arguments, **options).wait()
 
 
 def _become(
@@ -99,7 +96,13 @@ def _become(
     prepare: Callable[[], object] | None,
 ) -> None:
     """In the new process: be what `python -m rankingmatch` is."""
-    _redirect(*streams)
+    for number, (name, path) in enumerate(zip(("stdin", "stdout", "stderr"), streams, strict=True)):
+        flags = os.O_RDONLY if name == "stdin" else os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        opened = os.open(path, flags | os.O_NOCTTY, 0o644)  # a file, or a terminal
+        os.dup2(opened, number)
+        os.close(opened)
+        mode, buffering = "r" if name == "stdin" else "w", 1 if name == "stderr" else -1
+        setattr(sys, name, open(number, mode, buffering, closefd=False))  # noqa: SIM115
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -109,14 +112,3 @@ def _become(
     if prepare is not None:
         prepare()
     runpy.run_module("rankingmatch", run_name="__main__", alter_sys=True)
-
-
-def _redirect(*paths: Path) -> None:
-    """Put files, or a terminal, in the place of standard input, output and error."""
-    for number, (name, path) in enumerate(zip(("stdin", "stdout", "stderr"), paths, strict=True)):
-        flags = os.O_RDONLY if name == "stdin" else os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        opened = os.open(path, flags | os.O_NOCTTY, 0o644)
-        os.dup2(opened, number)
-        os.close(opened)
-        mode, buffering = "r" if name == "stdin" else "w", 1 if name == "stderr" else -1
-        setattr(sys, name, open(number, mode, buffering, closefd=False))  # noqa: SIM115

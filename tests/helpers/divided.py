@@ -33,7 +33,7 @@ from rankingmatch.losses import batch_all_triplet, batch_hard_triplet, batch_mea
 from rankingmatch.methods import find_method, make_method
 from rankingmatch.networks import NetworkSettings
 from rankingmatch.training.loop import train
-from rankingmatch.training.state import State, initial_state
+from rankingmatch.training.state import initial_state
 
 # Pseudo-labels that count from the first steps on.
 EAGER = {
@@ -68,22 +68,18 @@ def trained(name: str, steps: int = 20) -> dict[str, Any]:
     views = replace(VIEW_SETTINGS, strong=find_method(name).preset.get("strong", "randaugment"))
     state = initial_state(split, method, NetworkSettings(network), views, settings, CPU)
     records = list(train(state, split, settings))
+    rates = [policy.rates for policy in state.views.values() if isinstance(policy, CTAugment)]
+    tensors = [*state.objective.state_dict().values(), *state.ema.state_dict().values(), *state.window.sums.values()]
+    tensors += rates
     return {
         "losses": [record.metrics.losses for record in records if record.metrics],
         "confident": [record.metrics.confident for record in records if record.metrics],
         "errors": [one.evaluation.test.error for one in records if one.evaluation and one.evaluation.test],
         "weights": {key: value.flatten().tolist() for key, value in state.ema.state_dict().items()},
         "buffers": [value.flatten().tolist() for value in method.buffers()],
-        "rates": [policy.rates.flatten().tolist() for policy in state.views.values() if isinstance(policy, CTAugment)],
-        "digest": digest(state),
+        "rates": [one.flatten().tolist() for one in rates],
+        "digest": hashlib.sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest(),
     }
-
-
-def digest(state: State) -> str:
-    """A checksum of all that the state holds."""
-    tensors = [*state.objective.state_dict().values(), *state.ema.state_dict().values(), *state.window.sums.values()]
-    tensors += [policy.rates for policy in state.views.values() if isinstance(policy, CTAugment)]
-    return hashlib.sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest()
 
 
 def check_rows() -> None:

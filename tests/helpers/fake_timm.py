@@ -1,6 +1,5 @@
-"""A stand-in for timm: one convolutional network with its interface, and "pretrained" weights that are all 0.01."""
+"""In the place of timm: one convolutional network with its interface, and "pretrained" weights that are all 0.01."""
 
-import types
 from typing import Any
 
 from torch import Tensor, nn
@@ -40,13 +39,6 @@ def create_model(name: str, pretrained: bool = False, num_classes: int = 1000, i
         assert model.norm.running_mean is not None
         model.norm.running_mean.fill_(0.25)
     return model
-
-
-def module() -> types.ModuleType:
-    """What `import timm` should find."""
-    fake = types.ModuleType("timm")
-    vars(fake)["create_model"] = create_model
-    return fake
 
 
 def own_factory(channels: int, classes: int, pretrained: bool = False) -> nn.Module:

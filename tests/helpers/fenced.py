@@ -8,12 +8,12 @@ A comment on the line before a block says what it is, unless it is Python or a s
 """
 
 import io
-import os
 import re
 import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,26 +81,13 @@ def run_line(line: str) -> None:
         return
     if words[0] == "rankingmatch" and not FOR_A_SHELL & set(" ".join(words)):
         try:
-            main([name for word in words[1:] for name in _expanded(word)])
+            names = (sorted(map(str, Path().glob(word))) if "*" in word else [word] for word in words[1:])
+            main([*chain.from_iterable(names)])
         except SystemExit as leave:
             if leave.code:
                 raise AssertionError(f"{line}: exit code {leave.code}") from None
         return
-    done = subprocess.run(["bash", "-ec", line], env=_with_commands(), capture_output=True, text=True, timeout=300)
+    own = f'python() {{ "{sys.executable}" "$@"; }}; rankingmatch() {{ python -m rankingmatch "$@"; }}; '
+    done = subprocess.run(["bash", "-ec", own + line], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     print(done.stdout + done.stderr)
-
-
-def _expanded(word: str) -> list[str]:
-    """What a shell makes of a word: the names that fit, if it is a pattern."""
-    return sorted(map(str, Path().glob(word))) if "*" in word else [word]
-
-
-def _with_commands() -> dict[str, str]:
-    """The environment, where `python` and `rankingmatch` are those that run the tests."""
-    places = Path("bin").absolute()
-    places.mkdir(exist_ok=True)
-    for name, arguments in (("python", ""), ("rankingmatch", "-m rankingmatch ")):
-        (places / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
-        (places / name).chmod(0o755)
-    return {**os.environ, "PATH": f"{places}:{os.environ['PATH']}"}

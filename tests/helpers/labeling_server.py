@@ -45,7 +45,6 @@ class Page:
         self.client.get("/", params={"token": ACCESS.token}, follow_redirects=False)
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """The JSON that a GET request gives."""
         response = self.client.get(path, params=parameters)
         assert response.status_code == 200, response.text
         return response.json()
@@ -54,7 +53,6 @@ class Page:
         return self.get("/next", client=client, count=count, **parameters)["images"]
 
     def post(self, path: str, status: int = 200, **body: Any) -> Any:
-        """The JSON that a POST request gives."""
         response = self.client.post(path, json=body, headers={"Origin": ADDRESS})
         assert response.status_code == status, response.text
         return response.json()
@@ -124,7 +122,6 @@ class ServerProcess(LabelServer):
     """`rankingmatch label` as a process, with a model."""
 
     def start(self) -> str:
-        """Start the process and return the address that it prints."""
         command = [sys.executable, "-m", "rankingmatch", "label", str(self.folder), "--no-browser"]
         command += ["--port", str(self.port), "--classes", ",".join(self.classes)]
         self.process = subprocess.Popen(
@@ -144,7 +141,6 @@ class ServerProcess(LabelServer):
         raise AssertionError(f"the server did not start: {''.join(printed)}")
 
     def kill(self) -> None:
-        """End it as a power failure would."""
         self.stop(signal.SIGKILL)
 
     def stop(self, number: int = signal.SIGINT) -> str:

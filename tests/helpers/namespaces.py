@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -40,20 +39,10 @@ class Machine:
                 stderr=output,
             )
 
-    def processes(self) -> list[int]:
-        """The processes that run on it."""
-        return [int(process) for process in ip("netns", "pids", self.name).split()]
-
     def kill(self) -> None:
         """Kill everything that runs on it, as a power cut does."""
-        deadline = time.monotonic() + 20
-        while running := self.processes():
-            for process in running:
-                try:
-                    os.kill(process, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            assert time.monotonic() < deadline, running
+        while running := ip("netns", "pids", self.name).split():
+            subprocess.run(["kill", "-KILL", *running], check=False, stderr=subprocess.DEVNULL)  # some may have ended
             time.sleep(0.05)
 
 

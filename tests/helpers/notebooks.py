@@ -17,10 +17,8 @@ def executed(path: Path, directory: Path) -> nbformat.NotebookNode:
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
     commands = str(Path(sys.executable).parent)  # for `!rankingmatch`
     os.environ["PATH"] = os.pathsep.join(dict.fromkeys([commands, *os.environ["PATH"].split(os.pathsep)]))
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(directory)}}).execute()
-    for cell in notebook.cells:
-        cell.metadata.pop("execution", None)  # the times of day
-    return notebook
+    place = {"metadata": {"path": str(directory)}}
+    return NotebookClient(notebook, timeout=600, record_timing=False, resources=place).execute()
 
 
 def main() -> None:

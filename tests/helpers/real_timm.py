@@ -22,20 +22,14 @@ def import_timm() -> Any:
         try:
             import torchvision  # noqa: F401
         except RuntimeError:
-            _declare_operators()
+            # A torchvision built for CUDA cannot load its own operators beside a torch built for the CPU. It looks up
+            # two when it is imported, which no model of timm calls.
+            library = torch.library.Library("torchvision", "DEF")
+            library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+            _LIBRARIES.append(library)
             for name in [name for name in sys.modules if name.split(".")[0] in ("torchvision", "timm")]:
                 del sys.modules[name]
         import timm
 
     return timm
-
-
-def _declare_operators() -> None:
-    """Declare the two operators that torchvision looks up when it is imported; no model of timm calls them.
-
-    A torchvision built for CUDA cannot load its own beside a torch built for the CPU.
-    """
-    library = torch.library.Library("torchvision", "DEF")
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _LIBRARIES.append(library)

@@ -33,7 +33,7 @@ MEAN, STD = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.3, 0.2, 0.1])
 
 @pytest.fixture(autouse=True)
 def timm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "timm", fake_timm.module())
+    monkeypatch.setitem(sys.modules, "timm", fake_timm)
 
 
 def begun(network: NetworkSettings, settings: TrainSettings | None = None, channels: int = 3) -> State:

@@ -43,7 +43,15 @@ def process_group() -> Iterator[None]:
     if not _started_by_torchrun() or os.environ["WORLD_SIZE"] == "1":
         yield
         return
-    _connect()
+    import torch.distributed.nn  # before there is a group, which its default arguments would keep forever
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
+    # torchrun's store survives a restart and keeps the addresses of dead processes: each start has its own keys.
+    store, number, total = next(rendezvous("env://"))
+    start = f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}-of-{total}"
+    store = dist.PrefixStore(start, store)  # type: ignore[attr-defined]
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=store, rank=number, world_size=total, timeout=TIMEOUT)
     if not is_first():
         logging.disable(logging.WARNING)
     try:
@@ -71,18 +79,6 @@ def process_group() -> Iterator[None]:
 
 def _started_by_torchrun() -> bool:
     return dist.is_available() and dist.is_torchelastic_launched()
-
-
-def _connect() -> None:
-    import torch.distributed.nn  # before there is a group, which its default arguments would keep forever
-    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
-
-    # torchrun's store survives a restart and keeps the addresses of dead processes: each start has its own keys.
-    store, number, total = next(rendezvous("env://"))
-    start = f"start-{os.environ['TORCHELASTIC_RESTART_COUNT']}-of-{total}"
-    store = dist.PrefixStore(start, store)  # type: ignore[attr-defined]
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, store=store, rank=number, world_size=total, timeout=TIMEOUT)
 
 
 def _disconnect() -> None:

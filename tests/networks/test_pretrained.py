@@ -233,7 +233,7 @@ def test_the_images_of_a_folder_are_read_at_the_input_size_of_the_network(tmp_pa
     def side(**given: object) -> int | None:
         return resolve(str(tmp_path), "supervised", given).config.data.image_size
 
-    assert side() == 224  # fine-tuned
+    assert side() == 260  # fine-tuned
     assert side(network="wrn-10-1") == 32
     assert side(network="timm:fakenet") == 12
     assert side(network="timm:fakenet@20") == 20

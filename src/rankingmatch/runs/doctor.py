@@ -59,7 +59,7 @@ class Case(NamedTuple):
 CASES = (
     Case("small", 8, 1, "all", 32, "digits"),
     Case("wrn-28-2", 32, 3, "all", 2, "CIFAR-10, SVHN"),
-    Case("efficientnet-lite0", 224, 3, "top", 2, "photographs"),
+    Case("efficientnet-lite2", 260, 3, "top", 2, "photographs"),
 )
 
 

@@ -15,7 +15,7 @@ import pytest
 from scipy.io import savemat
 
 from rankingmatch.core.errors import DataError
-from rankingmatch.data import Dataset, DataSettings, benchmark, make_split, no_progress
+from rankingmatch.data import DataSettings, benchmark, make_split, no_progress
 from rankingmatch.data.benchmarks import FASHION_MNIST
 from rankingmatch.data.cache import load_cached, resize_images
 
@@ -102,15 +102,12 @@ def test_files_are_also_found_where_the_system_installed_them_by_name_and_by_env
     assert len(benchmark("cifar10").load(None).train) == 20
 
 
-def test_the_cache_follows_the_files(data_dir: Path) -> None:
+def test_the_cache_follows_the_files(data_dir: Path, own_cache: Path) -> None:
     original_files.cifar10_binary(data_dir)
-    before = benchmark("cifar10").load(data_dir).train.labels.copy()
-    path = data_dir / "cifar-10-batches-bin/data_batch_1.bin"
-    content = bytearray(path.read_bytes())
-    content[0] = (content[0] + 1) % 10
-    path.write_bytes(bytes(content))
-    os.utime(path, ns=(1, 1))
-    assert (before != benchmark("cifar10").load(data_dir).train.labels).sum() == 1
+    for changed in (1, 1, 2):
+        os.utime(data_dir / "cifar-10-batches-bin/data_batch_1.bin", ns=(changed, changed))
+        benchmark("cifar10").load(data_dir)
+    assert len(list(own_cache.iterdir())) == 2
 
 
 # --- bad input -----------------------------------------------------------------------------------------------
@@ -188,20 +185,6 @@ def test_bad_files_raise_an_error_of_one_line_and_leave_nothing_in_the_cache(
     assert not (tmp_path / "escaped").exists()
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing_in_the_cache(
-    data_dir: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original_files.cifar10_python(data_dir)
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "save", full)
-    with pytest.raises(DataError, match="No space left on device"):
-        benchmark("cifar10").load(data_dir)
-    assert list(own_cache.glob("*")) == []
-
-
 def test_the_error_for_a_failed_download_has_the_address_and_the_directory(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,13 +200,9 @@ def test_the_error_for_a_failed_download_has_the_address_and_the_directory(
 
 def test_digits_have_a_fixed_test_set() -> None:
     first, again = benchmark("digits").load(None), benchmark("digits").load(None)
-    assert first.train.images.shape == (1437, 8, 8, 1)
-    assert first.train.images.dtype == np.uint8
-    assert first.train.images.max() == 255
-    assert first.classes == tuple("0123456789")
     assert first.test is not None
     assert again.test is not None
-    assert len(first.test) == 360
+    assert (len(first.train), len(first.test), first.train.images.max()) == (1437, 360, 255)
     assert (first.test.images == again.test.images).all()
     assert not {image.tobytes() for image in first.train.images} & {image.tobytes() for image in first.test.images}
 
@@ -249,18 +228,14 @@ def test_real_files_are_read_and_split_as_in_appendix_d(
     assert dataset.test is not None
     assert len(dataset.test) == test
     assert sorted(set(dataset.test.labels)) == list(range(len(dataset.classes)))
-    assert smoothness(dataset) < roughest
+    pixels = dataset.train.images[:200].astype(float)
+    # Neighboring pixels of photographs that are read in the right order differ little; those of noise, by 85.
+    assert np.mean([np.abs(np.diff(pixels, axis=axis)).mean() for axis in (1, 2)]) < roughest
     if labels is not None:
         validation = benchmark(name).settings["validation"]
         split = make_split(dataset, DataSettings(labels=labels, validation=validation), seed=0)
         assert (len(split.unlabeled_rows), len(split.validation_rows)) == (unlabeled, validation)
         assert np.bincount(split.labels[split.labeled_rows]).tolist() == [labels // 10] * 10
-
-
-def smoothness(dataset: Dataset) -> float:
-    """Mean difference of neighboring pixels: small for photographs read in the right order, about 85 for noise."""
-    images = dataset.train.images[:200].astype(float)
-    return float((np.abs(np.diff(images, axis=1)).mean() + np.abs(np.diff(images, axis=2)).mean()) / 2)
 
 
 def test_a_resized_pixel_is_the_mean_of_the_area_it_covers_and_larger_images_are_interpolated() -> None:

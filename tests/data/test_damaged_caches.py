@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,11 +12,8 @@ from original_files import fashion_mnist
 
 from rankingmatch.core.errors import DataError
 from rankingmatch.data import Dataset, benchmark, find_source
-from rankingmatch.data.bank import BankFile, read_bank
 
-Change = Callable[[bytes], bytes]
-
-DAMAGES: dict[str, tuple[str, Change]] = {
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "empty about.json": ("about.json", lambda content: b""),
     "about.json of zeros": ("about.json", lambda content: bytes(len(content))),
     "about.json without shapes": ("about.json", lambda content: b"{}"),
@@ -38,12 +37,6 @@ def fashion(place: Path) -> Dataset:
     return benchmark("fashion-mnist").load(place, 16)
 
 
-def damage(path: Path, change: Change) -> None:
-    content = path.read_bytes()
-    path.unlink()  # the good one stays mapped
-    path.write_bytes(change(content))
-
-
 @pytest.mark.parametrize("load", [folder, fashion])
 @pytest.mark.parametrize("case", DAMAGES)
 def test_a_damaged_cache_is_made_again(
@@ -53,7 +46,9 @@ def test_a_damaged_cache_is_made_again(
     images, labels = np.array(good.train.images), np.array(good.train.labels)
     name, change = DAMAGES[case]
     for path in own_cache.rglob(name):  # also of the images before they were resized
-        damage(path, change)
+        content = path.read_bytes()
+        path.unlink()  # the good one stays mapped
+        path.write_bytes(change(content))
     again = load(tmp_path / "photos")
     assert np.array_equal(again.train.images, images)
     assert np.array_equal(again.train.labels, labels)
@@ -64,32 +59,14 @@ def test_a_damaged_cache_is_made_again(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: b"",
-        lambda content: b"x" * 200,
-        lambda content: content[: len(content) // 2],
-        lambda content: content.replace(b"(6, 4)", b"(9, 4)"),
-    ],
+    ("refused", "error"),
+    [((Path, "mkdir"), OSError(30, "make it writable")), ((np, "save"), OSError(28, "free some space"))],
 )
-def test_a_damaged_bank_is_computed_again(change: Change, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    values = np.arange(24, dtype=np.float16).reshape(6, 4)
-    files = [BankFile("maps", 6, lambda: iter([values[:3], values[3:]]))]
-    read_bank(tmp_path / "banks/one", files)
-    damage(tmp_path / "banks/one/maps.npy", change)
-    assert np.array_equal(read_bank(tmp_path / "banks/one", files)["maps"], values)
-    assert "it is computed again" in caplog.text
-
-
-@pytest.mark.parametrize(("number", "remedy"), [(30, "make it writable"), (28, "free some space")])
-def test_a_cache_that_cannot_be_written_says_what_to_do(
-    number: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_cache_that_cannot_be_written_says_what_to_do_and_nothing_is_left(
+    refused: tuple[Any, str], error: OSError, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class_folders(tmp_path / "photos")
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(number, "not now")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(DataError, match=rf"{remedy}.*XDG_CACHE_HOME"):
+    monkeypatch.setattr(*refused, Mock(side_effect=OSError(error.errno, "not now")))
+    with pytest.raises(DataError, match=rf"not now.*{error.strerror}.*XDG_CACHE_HOME"):
         folder(tmp_path / "photos")
+    assert list(own_cache.glob("*")) == []

@@ -62,26 +62,29 @@ def test_class_folders_and_another_folder_of_unlabeled_images(tmp_path: Path) ->
     assert labels_of(load(folder, unlabeled=str(folder / "pool"))) == ALL[4:]
 
 
-def test_a_table_of_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ["a, b.png", 'say "c".png', "d\ne.png", "ü.png", "sub/f.png", "rest.png"]:
+def test_unlabeled_images_are_neither_labeled_nor_held_out_ones(photos: Path, tmp_path: Path) -> None:
+    assert labels_of(load(photos, unlabeled=str(photos))) == ALL  # which has them all
+    table = table_of(tmp_path / "t.csv", "red/photos-red-0.png,red", "blue/photos-blue-0.png,blue")
+    folder = class_folders(tmp_path / "plain/photos")
+    assert labels_of(load(folder, labels_csv=table, unlabeled=str(folder / "red"))) == [-1] * 10 + [0, 1]
+
+
+def test_a_table_of_labels_may_say_what_is_tested_on_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ["a, b.png", 'say "c".png', "d\ne.png", "ü.png", "sub/f.png", "rest.png", "none.png"]:
         picture(tmp_path / "flat" / name)
-    rows = ['"a, b.png",cat', '"say ""c"".png",dog', '"d\ne.png",cat', "ü.png,dog", "sub/f.png,", "gone.png,dog"]
-    source = find_source(str(tmp_path / "flat"), labels_csv=table_of(tmp_path / "flat/labels.csv", *rows))
+    rows = ['"a, b.png",cat,train', '"say ""c"".png",dog,', '"d\ne.png",cat,test', "ü.png,dog,test"]
+    rows += ["sub/f.png,,", "none.png,,none", "gone.png,dog,"]
+    table = table_of(tmp_path / "flat/labels.csv", *rows, first="file,label,part")
+    source = find_source(str(tmp_path / "flat"), labels_csv=table)
     dataset = source.load()
     assert dataset.classes == ("cat", "dog")
-    assert labels_of(dataset) == [-1, -1, 0, 0, 1, 1]
-    assert "1 files that do not exist: gone.png" in caplog.text
-    assert "other files" not in source.description
-
-
-def test_a_table_may_say_what_is_tested_on_and_left_out(tmp_path: Path) -> None:
-    for name in "abcdef":
-        picture(tmp_path / "flat" / f"{name}.png")
-    rows = ["a.png,cat,train", "b.png,dog,", "c.png,cat,test", "d.png,dog,test", "e.png,,none"]
-    dataset = load(tmp_path / "flat", labels_csv=table_of(tmp_path / "t.csv", *rows, first="file,label,part"))
-    assert labels_of(dataset) == [-1, 0, 1]  # f, a, b: e is in no part
+    assert labels_of(dataset) == [-1, -1, 0, 1]
     assert dataset.test is not None
     assert dataset.test.labels.tolist() == [0, 1]
+    assert "1 files that do not exist: gone.png" in caplog.text
+    assert "other files" not in source.description
 
 
 @pytest.mark.parametrize(
@@ -116,13 +119,6 @@ def test_settings_follow_from_the_images_and_a_fifth_of_enough_labels_is_held_ou
         assert find_source(str(folder)).preset()["validation"] == held_out
 
 
-def test_unlabeled_images_are_neither_labeled_nor_held_out_ones(photos: Path, tmp_path: Path) -> None:
-    assert labels_of(load(photos, unlabeled=str(photos))) == ALL  # which has them all
-    table = table_of(tmp_path / "t.csv", "red/photos-red-0.png,red", "blue/photos-blue-0.png,blue")
-    folder = class_folders(tmp_path / "plain/photos")
-    assert labels_of(load(folder, labels_csv=table, unlabeled=str(folder / "red"))) == [-1] * 10 + [0, 1]
-
-
 # --- the cache -----------------------------------------------------------------------------------------------
 
 
@@ -148,25 +144,17 @@ def test_images_are_decoded_once_until_a_file_changes(photos: Path, own_cache: P
     assert len(list(own_cache.iterdir())) == 3
 
 
-def many_files(folder: Path, count: int) -> Path:
+def test_order_is_kept_over_many_files_and_a_late_color_image_makes_all_of_them_color(tmp_path: Path) -> None:
+    folder, count = tmp_path / "photos", 900
     for number in range(count):
-        path = folder / f"c{number % 2}" / f"{number:04d}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (4, 4), number % 256).save(path)
-    return folder
-
-
-def test_one_color_image_late_among_grayscale_images_makes_all_of_them_color(tmp_path: Path) -> None:
-    folder = many_files(tmp_path / "photos", 900)
-    assert load(folder).train.images.shape == (900, 4, 4, 1)
+        (folder / f"c{number % 2}").mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), number % 256).save(folder / f"c{number % 2}/{number:04d}.png")
+    images = load(folder).train.images
+    assert images.shape == (count, 4, 4, 1)
+    assert count > 3 * FILES_AT_ONCE
+    assert images[:, 0, 0, 0].tolist() == [number % 256 for half in (0, 1) for number in range(half, count, 2)]
     Image.new("RGB", (4, 4), "red").save(folder / "c1/0899.png")
-    assert load(folder).train.images.shape == (900, 4, 4, 3)
-
-
-def test_order_is_kept_over_many_files(tmp_path: Path) -> None:
-    count = 3 * FILES_AT_ONCE
-    images = load(many_files(tmp_path / "photos", count)).train.images[:, 0, 0, 0]
-    assert images.tolist() == [number % 256 for half in (0, 1) for number in range(half, count, 2)]
+    assert load(folder).train.images.shape == (count, 4, 4, 3)
 
 
 # --- bad files -----------------------------------------------------------------------------------------------

@@ -53,13 +53,9 @@ def test_validation_images_are_held_out_of_training() -> None:
     assert (split.validation.images == split.images[split.validation_rows]).all()
     assert (split.labels[split.validation_rows] == UNLABELED).all()
     assert (split.validation.labels != UNLABELED).all()
-
-
-def test_a_given_validation_set_is_kept() -> None:
-    given = Images(np.zeros((2, 4, 1, 1), np.uint8), np.array([0, 1]))
-    split = make_split(replace(dataset(), validation=given), DataSettings(validation=20), seed=0)
-    assert split.validation is given
-    assert len(split.labeled_rows) == 60
+    given = replace(dataset(), validation=split.validation)  # is kept
+    again = make_split(given, DataSettings(validation=20), seed=0)
+    assert (again.validation is split.validation, len(again.labeled_rows)) == (True, 60)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +90,6 @@ def test_a_split_of_other_files_causes_a_warning(
     path.write_text(json.dumps(rows_to_json(first)))
     make_split(replace(dataset(), fingerprint=now), DataSettings(split=str(path)), seed=0)
     assert ("was written when the folder's files were different" in caplog.text) == warned
-
-
-def test_predefined_folds_are_used_and_the_other_labeled_images_are_for_validation() -> None:
-    train = dataset().train
-    labels = train.labels.copy()
-    labels[45:] = UNLABELED
-    folds = (np.array([0, 11, 31]), np.array([2, 12, 33]))
-    split = make_split(Dataset(NAMES, Images(train.images, labels), folds=folds), DataSettings(), seed=3)
-    assert split.labeled_rows.tolist() == [2, 12, 33]
-    assert len(split.validation_rows) == 42
-    assert split.unlabeled_rows.tolist() == list(range(45, 60))
 
 
 def test_labeled_images_are_added_to_the_unlabeled_ones_only_on_request() -> None:

@@ -18,7 +18,7 @@ def stream(pool: np.ndarray, count: int, steps: int, seed: int = 0) -> list[int]
     return [row for step in range(steps) for row in rows_of_step(pool, count, seed, Purpose.UNLABELED_ROWS, step)]
 
 
-@given(st.integers(1, 30), st.integers(1, 20), st.integers(1, 12))
+@given(st.integers(1, 300), st.integers(1, 200), st.integers(1, 12))
 def test_every_row_comes_once_before_any_comes_again(size: int, count: int, steps: int) -> None:
     rows = stream(np.arange(size), count, steps)
     for start in range(0, len(rows) - size + 1, size):
@@ -43,12 +43,6 @@ def test_seeds_and_purposes_are_apart() -> None:
 def orders(size: int, count: int) -> np.ndarray:
     keys = np.random.default_rng(0).integers(2**64, size=(count, 8), dtype=np.uint64)
     return np.stack([shuffled(np.arange(size), size, key) for key in keys])
-
-
-@given(st.integers(1, 3000), st.integers(0, 2**32))
-def test_a_computed_order_is_a_permutation(size: int, seed: int) -> None:
-    keys = np.random.default_rng(seed).integers(2**64, size=8, dtype=np.uint64)
-    assert sorted(shuffled(np.arange(size), size, keys)) == list(range(size))
 
 
 def is_uniform(counts: np.ndarray) -> bool:

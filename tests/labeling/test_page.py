@@ -58,23 +58,71 @@ def start(tmp_path: Path, page: LabelPage) -> Iterator[Start]:
         server.stop()
 
 
-def test_the_first_screen_asks_for_classes_and_thirty_images_are_labeled_by_keyboard(
+def test_from_the_first_screen_to_a_model_that_suggests_fills_a_grid_and_finds_a_mistake(
     page: LabelPage, start: Start
 ) -> None:
-    server = start(ServerProcess, ())
-    assert "Which classes do your 60 images belong to?" in page.one("#start").text
+    server = start(ServerProcess, (), count=120)
+    assert "Which classes do your 120 images belong to?" in page.one("#start").text
     page.press("disk,square", Keys.ENTER, Keys.ENTER)
     page.name()
     assert [name for name, _, _ in page.classes()] == ["disk", "square"]
-    names = page.label(30)
+    page.label(12)
+    page.until(lambda: "has learned from" in page.text("#progress-body"), 60)
+    page.label(3)  # the next two were handed out before the model was ready
+    accepted = checked = 0
+    while not (accepted and checked):
+        name, is_check = page.name(), page.one("#check-note").is_displayed()
+        hints = [hint.text for hint in page.all(".class .hint") if hint.text]
+        if is_check:
+            assert hints == []
+            assert "guess" not in page.text("#image-note")
+            checked += 1
+            page.press(page.key_of(name))
+        else:
+            assert re.fullmatch(r"\d+% ↵", hints[0])
+            accepted += 1
+            page.press(Keys.ENTER)
+        page.until_after(name)
     page.saved()
-    assert len(set(names)) == 30
-    assert server.labels() == {name: name.split("-")[0] for name in names}
-    assert sum(count for _, _, count in page.classes()) == 30
+    before = server.labels()
+    assert before == {name: name.split("-")[0] for name in before}
+    assert len(before) == sum(count for _, _, count in page.classes()) == 15 + accepted + checked
+    # The grid
+    page.press("g")
+    page.until(lambda: len(page.all(".tile")) >= 10)
+    tiles = len(page.all(".tile"))
+    page.press(Keys.ARROW_RIGHT, " ")
+    wrong = page.one(".tile.wrong").accessible_name.split(":")[0]
+    page.press(Keys.ENTER)
+    page.until(lambda: len(server.labels()) == len(before) + tiles - 1)
+    assert [row["origin"] for row in server.rows()][-1] == "accepted"
+    assert wrong not in server.labels()
+    page.press("z")
+    page.until(lambda: server.labels() == before)
+    page.until(lambda: len(page.all(".tile")) == tiles)
+    assert page.one(".tile.wrong").accessible_name.split(":")[0] == wrong
+    # A mistake
+    page.press(Keys.ESCAPE)
+    while page.one("#check-note").is_displayed():
+        page.label(1)
+    wrong = page.name()
+    page.press("2" if wrong.startswith("disk") else "1")
+    page.until_after(wrong)
+    page.label(8)
+    page.saved()
+
+    def is_listed() -> bool:
+        page.press(Keys.ESCAPE, "m")
+        time.sleep(0.5)
+        return page.text("#mistakes-name") == wrong
+
+    page.until(is_listed, 60)
+    page.press(Keys.ARROW_RIGHT)
+    page.until(lambda: server.labels()[wrong] == wrong.split("-")[0])
     assert page.errors() == []
 
 
-def test_undo_shows_the_images_again_in_reverse_order_also_of_an_earlier_session(page: LabelPage, start: Start) -> None:
+def test_undo_also_of_an_earlier_session_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
     server = start()
     names = page.label(4)
     following = page.name()
@@ -91,12 +139,6 @@ def test_undo_shows_the_images_again_in_reverse_order_also_of_an_earlier_session
     page.name()
     page.press("z")
     page.until(lambda: page.text("#image-name") == names[-1])
-    page.saved()
-    assert len(server.labels()) == 3
-
-
-def test_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
-    server = start()
     page.press_on("s")
     none = page.press_on("x")
     labeled, following = page.label(1)[0], page.name()
@@ -108,7 +150,7 @@ def test_skip_none_and_looking_back(page: LabelPage, start: Start) -> None:
     page.press(page.key_of(none), Keys.ARROW_RIGHT)  # changes the label, and moves on twice
     assert page.name() == following
     page.saved()
-    assert server.labels() == {labeled: labeled.split("-")[0], none: none.split("-")[0]}
+    assert server.labels() == {name: name.split("-")[0] for name in (*names[:3], labeled, none)}
 
 
 def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: LabelPage, start: Start) -> None:
@@ -133,70 +175,6 @@ def test_a_new_class_is_added_while_labeling_then_renamed_and_merged(page: Label
     next(button for button in page.all("dialog button") if button.text == "Merge").click()
     page.until(lambda: page.classes() == [("disk", "1", 1), ("square", "2", 0)])
     assert server.rows()[-1]["part"] == "class:round thing"
-    assert page.errors() == []
-
-
-def test_the_model_suggests_except_in_random_checks_and_fills_a_grid_that_is_accepted_at_once(
-    page: LabelPage, start: Start
-) -> None:
-    server = start(ServerProcess, count=120)
-    page.label(12)
-    page.until(lambda: "has learned from" in page.text("#progress-body"), 60)
-    page.label(3)  # the next two were handed out before the model was ready
-    accepted = checked = 0
-    while not (accepted and checked):
-        name, is_check = page.name(), page.one("#check-note").is_displayed()
-        hints = [hint.text for hint in page.all(".class .hint") if hint.text]
-        if is_check:
-            assert hints == []
-            assert "guess" not in page.text("#image-note")
-            checked += 1
-            page.press(page.key_of(name))
-        else:
-            assert re.fullmatch(r"\d+% ↵", hints[0])
-            accepted += 1
-            page.press(Keys.ENTER)
-        page.until_after(name)
-    page.saved()
-    before = server.labels()
-    assert len(before) == 15 + accepted + checked
-    page.press("g")
-    page.until(lambda: len(page.all(".tile")) >= 10)
-    tiles = len(page.all(".tile"))
-    page.press(Keys.ARROW_RIGHT, " ")
-    assert len(page.all(".tile.wrong")) == 1
-    wrong = page.one(".tile.wrong").accessible_name.split(":")[0]
-    page.press(Keys.ENTER)
-    page.until(lambda: len(server.labels()) == len(before) + tiles - 1)
-    assert [row["origin"] for row in server.rows()][-1] == "accepted"
-    assert wrong not in server.labels()
-    page.press("z")
-    page.until(lambda: server.labels() == before)
-    page.until(lambda: len(page.all(".tile")) == tiles)
-    assert page.one(".tile.wrong").accessible_name.split(":")[0] == wrong
-    assert page.errors() == []
-
-
-def test_a_wrong_label_is_found_among_the_mistakes_and_changed(page: LabelPage, start: Start) -> None:
-    server = start(ServerProcess)
-    page.label(12)
-    while page.one("#check-note").is_displayed():
-        page.label(1)
-    wrong = page.name()
-    page.press("2" if wrong.startswith("disk") else "1")
-    page.until_after(wrong)
-    page.label(8)
-    page.saved()
-    page.press("m")
-
-    def is_listed() -> bool:
-        page.press(Keys.ESCAPE, "m")
-        time.sleep(0.5)
-        return page.text("#mistakes-name") == wrong
-
-    page.until(is_listed, 60)
-    page.press(Keys.ARROW_RIGHT)
-    page.until(lambda: server.labels()[wrong] == wrong.split("-")[0])
     assert page.errors() == []
 
 

@@ -20,12 +20,22 @@ def counts(page: Page) -> list[tuple[int, str, int]]:
     return [(one["id"], one["name"], one["count"]) for one in page.state["classes"]]
 
 
+def give_guesses(page: Page) -> None:
+    """A model that predicts the true class, the more confident the larger the number, and doubts the label of 0."""
+    page.session.use_model({number: (number % 3, number / 30) for number in range(30)}, [], {0: (1, 0.9)})
+
+
 def test_a_label_is_in_the_journal_when_the_request_is_answered_and_a_repeated_request_is_one_step(page: Page) -> None:
-    number = next(one["number"] for one in page.next() if not one["check"])
+    number, none, skipped = [one["number"] for one in page.next(3) if not one["check"]]
     for _ in range(2):
         state = page.label(number, 0)["state"]
         assert (state["labeled"], state["undo"], state["classes"][0]["count"]) == (1, 1, 1)
         assert page.rows()[3:] == [[f"{number:03d}.png", "red", "train", "hand"]]  # after those of three classes
+    page.label(none, "none")
+    state = page.label(skipped, None)["state"]
+    assert (state["labeled"], state["none"], state["skipped"]) == (1, 1, 1)
+    assert [row[1:] for row in page.rows()[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
+    assert page.get("/history", client="me", at=skipped)["image"]["label"] == "none"
 
 
 def test_every_fifth_image_is_a_random_check_without_a_guess_whose_label_is_for_testing(page: Page) -> None:
@@ -40,7 +50,7 @@ def test_every_fifth_image_is_a_random_check_without_a_guess_whose_label_is_for_
     assert page.rows()[-1][1:] == ["green", "test", "audit"]
 
 
-def test_two_clients_get_different_images_and_one_client_the_same_again(
+def test_two_clients_get_different_images_one_client_the_same_again_and_all_are_handed_out(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, yours = ([one["number"] for one in page.next(client=client)] for client in ("me", "you"))
@@ -49,17 +59,12 @@ def test_two_clients_get_different_images_and_one_client_the_same_again(
     assert [one["number"] for one in page.next(after=mine[0])][:7] == mine[1:]
     # Those of a client that has not asked for a while are given to others.
     monkeypatch.setattr("rankingmatch.labeling.selection.RESERVED", 0)
-    assert set(yours) < {one["number"] for one in page.next(30)}
-
-
-def test_all_images_are_handed_out_once_and_then_none(page: Page) -> None:
     seen: list[int] = []
     while images := page.next(4):
         for one in images:
             seen.append(one["number"])
             page.label(one["number"], one["number"] % 3)
     assert sorted(seen) == list(range(30))
-    assert page.state["labeled"] == 30
 
 
 def test_a_new_order_comes_after_the_images_that_a_client_may_have_loaded(page: Page) -> None:
@@ -71,62 +76,36 @@ def test_a_new_order_comes_after_the_images_that_a_client_may_have_loaded(page: 
     assert [one["number"] for one in found[16:] if one["why"] == "new"] == free[::-1][: len(found[16:])]
 
 
-def test_none_and_skip_have_rows_of_their_own(page: Page) -> None:
-    first, second = (one["number"] for one in page.next(2))
-    page.label(first, "none")
-    state = page.label(second, None)["state"]
-    assert (state["labeled"], state["none"], state["skipped"]) == (0, 1, 1)
-    assert [row[1:] for row in page.rows()[-2:]] == [["", "none", "hand"], ["", "", "skip"]]
-    assert page.get("/history", client="me", at=second)["image"]["label"] == "none"
-
-
-def test_undo_has_no_end_and_survives_a_restart(tmp_path: Path, page: Page, open_page: OpenPage) -> None:
-    page.label(0, 0)
-    page.label(0, 1)
-    page.label(5, "none")
-    page = open_page(tmp_path / "photos")
-    answers = [page.post("/undo", client="me") for _ in range(3)]
-    assert [one["number"] for one in answers] == [5, 0, 0]
-    assert [one["image"]["label"] for one in answers] == [None, 0, None]
-    assert page.state["labeled"] == 0
-    assert "nothing to undo" in page.post("/undo", 400, client="me")["error"]
-    assert page.next()[0]["number"] == 0  # what was undone comes first
-
-
-def test_classes_are_added_renamed_and_merged_and_all_of_it_is_undone(page: Page) -> None:
+def test_labels_and_changes_of_classes_are_undone_step_by_step_also_after_a_restart(
+    tmp_path: Path, page: Page, open_page: OpenPage
+) -> None:
     page.label(0, 0)
     page.label(1, 1)
     page.post("/classes", add="  teal ")
     page.post("/classes", rename=0, name="crimson")
     page.post("/classes", merge=1, into=0)
     assert counts(page) == [(0, "crimson", 2), (2, "blue", 0), (3, "teal", 0)]
-    for _ in range(3):
-        assert page.post("/undo", client="me")["number"] is None
+    page = open_page(tmp_path / "photos")
+    assert [page.post("/undo", client="me")["number"] for _ in range(3)] == [None] * 3
     assert counts(page) == [(0, "red", 1), (1, "green", 1), (2, "blue", 0)]
+    answers = [page.post("/undo", client="me") for _ in range(2)]
+    assert [(one["number"], one["image"]["label"]) for one in answers] == [(1, None), (0, None)]
+    assert "nothing to undo" in page.post("/undo", 400, client="me")["error"]
+    assert page.next()[0]["number"] == 0  # what was undone comes first
 
 
-def give_guesses(page: Page) -> None:
-    """A model that predicts the true class, the more confident the larger the number, and doubts the label of 0."""
-    page.session.use_model({number: (number % 3, number / 30) for number in range(30)}, [], {0: (1, 0.9)})
-
-
-def test_the_grid_has_unlabeled_images_that_are_not_random_checks(page: Page) -> None:
+def test_the_grid_has_unlabeled_images_that_are_not_random_checks_and_accepting_them_is_one_step(page: Page) -> None:
     give_guesses(page)
     page.label(3, 0)
-    answer = page.get("/grid", **{"class": 0}, order="sure", page=0)
     expected = [n for n in range(27, -1, -3) if n != 3 and n not in page.session.checks]
+    answer = page.get("/grid", **{"class": 0}, order="sure", page=0)
     assert [one["number"] for one in answer["images"]] == expected
     assert (answer["pages"], answer["images"][0]["guess"]["class"]) == (1, 0)
     assert page.get("/grid", **{"class": 0}, order="unsure", page=0)["images"][0]["number"] == expected[-1]
     assert page.get("/grid", **{"class": 0}, page=5)["images"] == []
-
-
-def test_accepting_is_one_step_and_leaves_labels_and_random_checks_alone(page: Page) -> None:
-    page.label(3, 1)
-    free = [n for n in range(30) if n not in page.session.checks and n != 3][:4]
-    page.post("/accept", client="me", numbers=[*free, free[0], 3, page.session.checks[0]], **{"class": 0})
-    assert counts(page) == [(0, "red", 4), (1, "green", 1), (2, "blue", 0)]
-    assert {tuple(row[1:]) for row in page.rows()[-4:]} == {("red", "train", "accepted")}
+    page.post("/accept", client="me", numbers=[*expected[:4], expected[0], 3, page.session.checks[0]], **{"class": 1})
+    assert counts(page) == [(0, "red", 1), (1, "green", 4), (2, "blue", 0)]
+    assert {tuple(row[1:]) for row in page.rows()[-4:]} == {("green", "train", "accepted")}
     assert page.post("/undo", client="me")["state"]["labeled"] == 1
 
 

@@ -109,16 +109,6 @@ def test_a_bad_table_is_an_error(content: bytes | None, problem: str, tmp_path: 
         find_source(str(tmp_path / "flat"), labels_csv=str(table))
 
 
-def test_settings_follow_from_the_images_and_a_fifth_of_enough_labels_is_held_out(photos: Path, tmp_path: Path) -> None:
-    source = find_source(str(photos))
-    expected = {"image_size": 20, "padding": 2, "cutout": 10, "flip": True, "steps": 1000, "validation": 0}
-    assert expected.items() <= source.preset().items()
-    assert {"image_size": 64, "padding": 8, "network": "wrn-13-1"}.items() <= source.preset(64).items()
-    for each, held_out in ((9, 0), (10, 6)):  # of three classes
-        folder = class_folders(tmp_path / f"with{each}", each=each)
-        assert find_source(str(folder)).preset()["validation"] == held_out
-
-
 # --- the cache -----------------------------------------------------------------------------------------------
 
 

@@ -67,29 +67,20 @@ def compute(root: Path, names: list[str], child: Callable[..., Any] = FakeChild)
 
 
 @pytest.mark.usefixtures("fake")
-def test_features_are_computed_once_and_only_for_what_is_new(tmp_path: Path) -> None:
+def test_features_are_computed_once_unless_a_file_is_new_or_their_block_is_damaged(tmp_path: Path) -> None:
     root = colored_images(tmp_path / "photos", 150)
+    (root / "001.png").write_bytes(b"nothing")
     names = sorted(path.name for path in root.iterdir())
     features, bad, computed = compute(root, names)
-    assert (bad, computed) == ([], 150)
-    assert features.known.all()
+    assert (bad, computed, features.known.sum()) == ([1], 150, 149)
     assert features.values[0, :3].astype(float) == pytest.approx([200 / 255, 40 / 255, 40 / 255], abs=0.1)
-    colored_images(tmp_path / "new", 1).joinpath("000.png").rename(root / "0000-first.png")
-    again, _, computed = compute(root, sorted([*names, "0000-first.png"]))
-    assert computed == 1
-    assert np.array_equal(again.values[-1], features.values[-1])
-    assert compute(root, names)[2] == 0
-
-
-@pytest.mark.usefixtures("fake")
-def test_an_unreadable_file_has_no_features_and_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
-    root = colored_images(tmp_path / "photos", 3)
-    (root / "001.png").write_bytes(b"nothing")
-    for _ in range(2):
-        features, bad, computed = compute(root, ["000.png", "001.png", "002.png"])
-        assert (features.known.tolist(), bad, computed) == ([True, False, True], [1], 3)
-        (block,) = features.directory.glob("*.npy")
+    (root / "150.png").write_bytes((root / "149.png").read_bytes())
+    again, _, computed = compute(root, [*names, "150.png"])
+    assert computed == 1 + len(bad)
+    assert np.array_equal(again.values[:-1], features.values)
+    for block in features.directory.glob("*.npy"):
         block.write_bytes(block.read_bytes()[:200])
+    assert compute(root, names)[1:] == ([1], 150)
 
 
 def lesson_of(labels: list[int], checks: list[int]) -> Lesson:

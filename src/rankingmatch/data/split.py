@@ -120,8 +120,16 @@ def make_split(dataset: Dataset, settings: DataSettings, seed: int) -> Split:
             # All labels of the long tail are kept; an image that is left out of it is not used without its label.
             unlabeled = np.asarray(rest[truth[rest] == UNLABELED])
         else:
-            gamma = settings.unlabeled_imbalance or imbalance or 1.0
-            unlabeled = long_tailed_unlabeled_rows(truth, rest, gamma, dataset.classes, rng)
+            # Of the other images, the most that have a long tail; one whose class is not known is never left out.
+            labels, gamma = truth[rest], settings.unlabeled_imbalance or imbalance or 1.0
+            available = np.bincount(labels[labels != UNLABELED], minlength=len(dataset.classes))
+            if not available.any():
+                raise DataError(
+                    f"{setting('unlabeled_imbalance')} is {gamma:g}, but the true class of no unlabeled image is "
+                    "known; remove it"
+                )
+            sizes = _most(available, "unlabeled_imbalance", gamma, dataset.classes, "unlabeled")
+            unlabeled = rest[(keep_of_each_class(labels, sizes, rng) != UNLABELED) | (labels == UNLABELED)]
     return assemble_split(
         dataset, labeled, held_out, unlabeled, include_labeled=settings.include_labeled, balanced=settings.balanced
     )
@@ -285,25 +293,6 @@ def long_tailed_labels(
             f"labeled images of the class '{classes[short]}', but it has {available[short]}; lower the number of labels"
         )
     return keep_of_each_class(labels, sizes, rng)
-
-
-def long_tailed_unlabeled_rows(
-    truth: np.ndarray, rows: np.ndarray, imbalance: float, classes: tuple[str, ...], rng: np.random.Generator
-) -> np.ndarray:
-    """Of the unlabeled `rows`, the most that have a long tail, in ascending order.
-
-    `truth` has the true classes; -1 where they are not known. Such images are never left out.
-    """
-    labels = truth[rows]
-    available = np.bincount(labels[labels != UNLABELED], minlength=len(classes))
-    if not available.any():
-        raise DataError(
-            f"{setting('unlabeled_imbalance')} is {imbalance:g}, but the true class of no unlabeled image is known; "
-            "remove it"
-        )
-    sizes = _most(available, "unlabeled_imbalance", imbalance, classes, "unlabeled")
-    kept = keep_of_each_class(labels, sizes, rng) != UNLABELED
-    return np.sort(rows[kept | (labels == UNLABELED)])
 
 
 def _rounded_down(largest: float, shares: np.ndarray) -> np.ndarray:

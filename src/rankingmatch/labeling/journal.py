@@ -199,10 +199,10 @@ class LabelState:
 
     def _apply_label(self, event: LabelEvent) -> list[LabelEvent]:
         old = self.marks.pop(event.file, None)  # it is inserted again, as the latest one
-        if event.label or event.part == "none" or event.origin == "skip":
-            class_id = self._ensure_class(event.label) if event.label else None
-            part = (event.part or "train") if event.label else event.part if event.part == "none" else ""
-            self.marks[event.file] = Mark(class_id, part, event.origin)
+        if event.label:
+            self.marks[event.file] = Mark(self._ensure_class(event.label), event.part or "train", event.origin)
+        elif event.part == "none" or event.origin == "skip":
+            self.marks[event.file] = Mark(None, "none" if event.part == "none" else "", event.origin)
         return [self._restoring(event.file, old)]
 
     def _restoring(self, file: str, old: Mark | None) -> LabelEvent:

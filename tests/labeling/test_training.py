@@ -33,41 +33,32 @@ def digits(tmp_path: Path, open_page: Callable[..., Page]) -> Page:
     return open_page(digit_files(tmp_path / "digits", unlabeled=60))
 
 
-def wait_for(page: Page, condition: Callable[[Any], bool]) -> Any:
-    """What the page shows of the training once a condition is true."""
-    end = time.monotonic() + 100
-    while not condition(page.state["training"]) and time.monotonic() < end:
-        time.sleep(0.2)
-    return page.state["training"]
-
-
-def has_ended(training: Any) -> bool:
-    return bool(training["state"] != "running")
-
-
 @pytest.mark.slow
-def test_training_from_the_page_ends_with_a_report(digits: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankingmatch.labeling.processes.MORE", ["--steps", "4", "--threads", "1"])
+def test_a_training_from_the_page_fails_is_stopped_or_ends_with_a_report(
+    digits: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*more: str, until: Callable[[Any], bool] = lambda shown: shown["state"] != "running") -> Any:
+        """What the page shows of a training when it has ended, or earlier."""
+        monkeypatch.setattr("rankingmatch.labeling.processes.MORE", [*more, "--threads", "1"])
+        digits.post("/train")
+        return wait_for(until)
+
+    def wait_for(condition: Callable[[Any], bool]) -> Any:
+        end = time.monotonic() + 100
+        while not condition(shown := digits.state["training"]) and time.monotonic() < end:
+            time.sleep(0.2)
+        return shown
+
+    state = train("--learning-rate", "-1")
+    assert (state["state"], state["message"].startswith("--learning-rate is -1.0")) == ("failed", True), state
+    train("--checkpoint-steps", "1", until=lambda shown: shown["step"])
+    assert "already running" in digits.post("/train", 400)["error"]
+    digits.post("/train/stop")
+    state = wait_for(lambda shown: shown["state"] != "running")
+    assert state["state"] == "failed"
+    assert state["message"].startswith("stopped; to resume: rankingmatch train --resume --out ")
     for number in [number for number in digits.session.checks if digits.session.mark(number) is None][:3]:
         digits.label(number, number % 10)
-    digits.post("/train")
-    assert "already running" in digits.post("/train", 400)["error"]
-    state = wait_for(digits, has_ended)
+    state = train("--steps", "4")
     assert (state["state"], state["step"], state["steps"]) == ("done", 4, 4), state
-    assert "report" in digits.client.get(str(state["report"])).text.lower()
-
-
-@pytest.mark.slow
-def test_a_training_that_fails_or_is_stopped_says_so(digits: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rankingmatch.labeling.processes.MORE", ["--learning-rate", "-1"])
-    digits.post("/train")
-    state = wait_for(digits, has_ended)
-    assert state["state"] == "failed"
-    assert str(state["message"]).startswith("--learning-rate is -1.0")
-    monkeypatch.setattr("rankingmatch.labeling.processes.MORE", ["--threads", "1", "--checkpoint-steps", "1"])
-    digits.post("/train")
-    wait_for(digits, lambda training: training["step"])
-    digits.post("/train/stop")
-    state = wait_for(digits, has_ended)
-    assert state["state"] == "failed"
-    assert str(state["message"]).startswith("stopped; to resume: rankingmatch train --resume --out ")
+    assert "report" in digits.client.get(state["report"]).text.lower()

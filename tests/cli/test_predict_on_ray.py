@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -40,13 +40,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    with ray_connection(None):
+    with ray_connection(None), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict, "GROUPS", 1)  # small pieces
         yield
-
-
-@pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict, "GROUPS", 1)
 
 
 @needs_ray
@@ -80,18 +76,8 @@ def test_workers_that_are_killed_twice_cost_their_pieces_only(
     assert [batch.skipped for batch in found] == [batch.skipped for batch in expected]
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(mine.probabilities, theirs.probabilities)
-
-
-@needs_ray
-@pytest.mark.usefixtures("cluster")
-def test_a_mistake_of_a_worker_is_raised_here(place: Path) -> None:
-    info = Run(place / "run").load_model(Run(place / "run").config().device("cpu"))[1]
-    with pytest.raises(RunError, match="nowhere"):
+    with pytest.raises(RunError, match="nowhere"):  # a mistake of a worker
         list(predict_on_ray(Run(place / "nowhere"), info, ["a.png"]))
-
-
-def test_the_address_of_a_cluster_needs_a_cluster(place: Path, refused: Callable[..., str]) -> None:
-    assert "--ray-address needs --on ray" in refused("predict", place / "run", "x.png", "--ray-address", "head:6379")
 
 
 def test_what_ray_prints_about_lost_workers_is_not_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:

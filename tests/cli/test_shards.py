@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from image_folders import digit_files
-from killing import history
-from on_ray import needs_ray
+from killing import content, history
 from shard_files import member, shards_of, write_tar
 
 from rankingmatch.cli import main
@@ -39,9 +38,7 @@ def rows(table: Path) -> list[list[str]]:
 
 
 def test_training_is_the_same(place: Path, tmp_path: Path) -> None:
-    assert history(place / "shards-run") == history(place / "folder-run")
-    shards, folder = ((place / f"{name}-run/model.safetensors").read_bytes() for name in ("shards", "folder"))
-    assert shards == folder
+    assert content(place / "shards-run") == content(place / "folder-run")
     main(["report", str(place / "shards-run"), "--out", str(tmp_path / "report.html")])
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
@@ -81,14 +78,6 @@ def test_predictions_are_named_by_shard_and_member(place: Path, tmp_path: Path, 
     assert files[50:] == several[2:]
 
 
-@needs_ray
-def test_predictions_on_ray_are_the_same(place: Path, tmp_path: Path) -> None:
-    for on in ("here", "ray"):
-        command = ["predict", str(place / "shards-run"), str(place / "shards"), "--on", on]
-        main([*command, "--out", str(tmp_path / f"{on}.csv"), "--quiet"])
-    assert (tmp_path / "ray.csv").read_bytes() == (tmp_path / "here.csv").read_bytes()
-
-
 @pytest.mark.parametrize("link", [[], ["--link"]])
 def test_images_of_shards_are_copied_into_class_folders(place: Path, tmp_path: Path, link: list[str]) -> None:
     test = str(place / "shards/test-0.tar")
@@ -100,7 +89,7 @@ def test_images_of_shards_are_copied_into_class_folders(place: Path, tmp_path: P
 
 
 def test_damaged_members_are_listed(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = [member(path.name, path.read_bytes()) for path in sorted((place / "folder/test/1").iterdir())]
+    good = [member(path.name, path.read_bytes()) for path in (place / "folder/test/1").iterdir()]
     shard = write_tar(tmp_path / "x.tar", [*good, member("bad.png", b"bad"), member("../out.png", good[0][1])])
     main(["predict", str(place / "shards-run"), str(shard), "--out", str(tmp_path / "x.csv")])
     said = capsys.readouterr().err
@@ -127,7 +116,9 @@ def test_a_recipe_on_shards_gives_the_errors_of_the_folder(place: Path, tmp_path
     tables = []
     for name in ("shards", "folder"):
         command = ["bench", "demo", "--data", str(place / name), "--folds", "1", "--scale", "tiny"]
-        main([*command, "--set", "steps=3", "--set", "threads=1", "--out", str(tmp_path / name)])
+        command += ["--set", "steps=3", "--set", "threads=1", "--markdown", str(tmp_path / "table.md")]
+        main([*command, "--out", str(tmp_path / name)])
+        assert "| supervised" in (tmp_path / "table.md").read_text()
         results = sorted((tmp_path / name).rglob("result.json"))
         tables.append([json.loads(path.read_text())["test_error"] for path in results])
     assert tables[0] == tables[1]

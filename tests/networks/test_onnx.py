@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from real_images import photographs
+from tiny import CPU
 from torch import Tensor, nn
 
 from rankingmatch.networks import (
@@ -19,51 +20,30 @@ from rankingmatch.networks import (
 )
 from rankingmatch.networks.onnx import accelerated
 
-CPU = torch.device("cpu")
-
 
 @pytest.fixture
 def images() -> np.ndarray:
     return photographs(side=64).permute(0, 2, 3, 1).numpy()
 
 
-@pytest.fixture
-def _always_worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_probabilities_and_features_are_those_of_torch(
+    images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
-
-
-def converted(model: nn.Module, images: np.ndarray) -> nn.Module:
-    """The model in ONNX Runtime; it cannot use torch any more."""
-    fast = accelerated(model)
-    predict_logits(fast, images[:2], CPU)
-    fast.module = nn.Identity()
-    return fast
-
-
-def random_classifier(seed: int = 0) -> Classifier:
-    """A pretrained network with a head whose logits differ between images."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = make_classifier("efficientnet-lite0", 10, pretrained=True).eval()
     nn.init.normal_(model.backbone.classifier.weight, std=0.1)  # type: ignore[union-attr,arg-type]
-    return model
-
-
-@pytest.mark.usefixtures("_always_worthwhile")
-def test_labels_probabilities_and_features_are_those_of_torch(images: np.ndarray) -> None:
-    model = random_classifier()
     freeze(model, "top")  # as after fine-tuning: it takes images or maps
-    fast = converted(model, images)
-    expected = predict_probabilities(model, images, CPU)
-    ours = predict_probabilities(fast, images, CPU)
+    fast = accelerated(model)
+    predict_logits(fast, images[:2], CPU)
+    fast.module = nn.Identity()  # it cannot use torch any more
+    expected, ours = (predict_probabilities(one, images, CPU) for one in (model, fast))
     assert (ours.argmax(1) == expected.argmax(1)).all()
     assert len(set(expected.argmax(1))) > 2
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5)
-    for value, reference in zip(
-        predict_logits_and_features(fast, images, CPU), predict_logits_and_features(model, images, CPU), strict=True
-    ):
-        assert value is not None
-        assert reference is not None
-        np.testing.assert_allclose(value, reference, rtol=0, atol=1e-4)
+    pairs = zip(*(predict_logits_and_features(one, images, CPU) for one in (fast, model)), strict=True)
+    for value, reference in pairs:
+        np.testing.assert_allclose(value, reference, rtol=0, atol=1e-4)  # type: ignore[arg-type]
     assert not model.training
 
 
@@ -86,7 +66,6 @@ class DependsOnSize(nn.Module):
         return images.mean((2, 3)) if len(images) == 2 else 1 - images.mean((2, 3))
 
 
-@pytest.mark.usefixtures("_always_worthwhile")
 @pytest.mark.parametrize("network", [LogitsOnly(), LogitsOnly(convertible=False), DependsOnSize()])
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_network_that_would_be_computed_differently_is_computed_by_torch_without_a_message(
@@ -97,6 +76,7 @@ def test_a_network_that_would_be_computed_differently_is_computed_by_torch_witho
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(onnx, "WORTH_CONVERTING", 1)
     run, converted = onnx._run, exact and network.__dict__.get("convertible", False)
     monkeypatch.setattr(onnx, "_run", lambda *given: [value * (1 if exact else 1.01) for value in run(*given)])
     model = Classifier(network, torch.full((3,), 0.5), torch.ones(3)).eval()

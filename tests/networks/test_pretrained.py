@@ -12,14 +12,14 @@ import fake_timm
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from image_folders import class_folders
 from safetensors.torch import save_file
 from tiny import CPU, VIEW_SETTINGS, tiny_settings, tiny_split
 
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError
 from rankingmatch.methods import make_method
-from rankingmatch.networks import Classifier, NetworkSettings, make_backbone, make_classifier
+from rankingmatch.networks import NetworkSettings, make_backbone, make_classifier
 from rankingmatch.networks.classifier import TimmBackbone, head_parameters
 from rankingmatch.runs.config import resolve
 from rankingmatch.runs.directory import Run
@@ -62,54 +62,38 @@ def weights_of(classes: int = 3, channels: int = 3, without: Sequence[str] = ())
     return {name: tensors[name] for name in tensors.keys() - set(without)}
 
 
-def with_weights(tensors: dict[str, torch.Tensor], path: Path) -> Classifier:
-    save_file(tensors, path / "w.safetensors")
-    return make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path / "w.safetensors"))
-
-
 @pytest.mark.parametrize(
-    ("tensors", "fits"),
+    ("tensors", "outcome"),
     [
-        (weights_of(), True),
-        (weights_of(classes=1000), False),
-        (weights_of(without=["fc.weight", "fc.bias"]), False),
-        (weights_of(without=["fc.bias"]), False),
-    ],
-)
-def test_weights_are_loaded_and_a_head_of_a_different_size_is_initialized_randomly_and_named(
-    tensors: dict[str, torch.Tensor], fits: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    found = with_weights(tensors, tmp_path).backbone.model.state_dict()  # type: ignore[union-attr]
-    loaded = tensors.keys() - (set() if fits else {"fc.weight", "fc.bias"})
-    assert all(torch.equal(found[name], tensors[name]) for name in loaded)
-    assert found["fc.weight"].shape == (3, 6)
-    if fits:
-        assert not caplog.text
-    else:
-        assert "fc.weight" not in tensors or not torch.equal(found["fc.weight"], tensors["fc.weight"])
-        (line,) = caplog.messages
-        assert line.endswith("initialized randomly: fc.bias, fc.weight")
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        (weights_of(without=["norm.bias"]), "1 missing, such as norm.bias"),
-        ({**weights_of(), "more": torch.zeros(1)}, "1 unknown, such as more"),
-        (weights_of(channels=1), "1 of a different shape, such as stem.weight"),
+        (weights_of(), ""),
+        (weights_of(classes=1000), "initialized randomly: fc.bias, fc.weight"),
+        (weights_of(without=["fc.weight", "fc.bias"]), "initialized randomly: fc.bias, fc.weight"),
+        (weights_of(without=["fc.bias"]), "initialized randomly: fc.bias, fc.weight"),
+        (weights_of(without=["norm.bias"]), "refused: 1 missing, such as norm.bias"),
+        ({**weights_of(), "more": torch.zeros(1)}, "refused: 1 unknown, such as more"),
+        (weights_of(channels=1), "refused: 1 of a different shape, such as stem.weight"),
         (
             make_backbone("wrn-10-1", 3, 3).state_dict(),
-            "40 unknown, such as blocks.0.conv1.weight; 5 of a different shape, such as norm.bias",
+            "refused: 40 unknown, such as blocks.0.conv1.weight; 5 of a different shape, such as norm.bias",
         ),
     ],
 )
-def test_weights_that_do_not_fit_are_refused_in_one_line(
-    tensors: dict[str, torch.Tensor], message: str, tmp_path: Path
+def test_weights_that_fit_are_loaded_and_only_a_head_may_differ(
+    tensors: dict[str, torch.Tensor], outcome: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ConfigError, match=rf"w.safetensors .*'timm:fakenet': .*{message}") as error:
-        with_weights(tensors, tmp_path)
-    assert error.value.settings == ("weights",)
-    assert "\n" not in str(error.value)
+    path = tmp_path / "w.safetensors"
+    save_file(tensors, path)
+    if outcome.startswith("refused: "):
+        message = rf"^weights: .*w.safetensors .*'timm:fakenet': .*{outcome.removeprefix('refused: ')}"
+        with pytest.raises(ConfigError, match=message):
+            make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path))
+        return
+    backbone = make_classifier("timm:fakenet", 3, MEAN, STD, weights=str(path)).backbone
+    found = backbone.model.state_dict()  # type: ignore[union-attr]
+    head = {"fc.weight", "fc.bias"} if outcome else set()
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors.keys() - head)
+    assert found["fc.weight"].shape == (3, 6)
+    assert [line.rpartition("; ")[2].endswith(outcome) for line in caplog.messages] == [True] * bool(outcome)
 
 
 def test_a_saved_model_is_loaded_with_its_normalization(tmp_path: Path) -> None:
@@ -133,6 +117,7 @@ def test_a_saved_model_is_loaded_with_its_normalization(tmp_path: Path) -> None:
         ({"network": "timm:fakenet@big"}, "timm:NAME@SIDE"),
         ({"network": "wrn-10-1", "pretrained": True}, "no weights for 'wrn-10-1'"),
         ({"network": "own_network:linear_network", "pretrained": True}, r"\(channels, classes, pretrained=True\)"),
+        ({"network": "own_network:linear_network"}, "needs a network with a linear head on a backbone"),
         (
             {"network": "timm:fakenet", "weights": "nowhere.safetensors"},
             "weights: there is no file nowhere.safetensors",
@@ -146,7 +131,7 @@ def test_a_saved_model_is_loaded_with_its_normalization(tmp_path: Path) -> None:
 )
 def test_a_network_that_cannot_be_made_gives_a_one_line_error(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
-        begun(NetworkSettings(**given))
+        begun(NetworkSettings(**given), tiny_settings(backbone_learning_rate=0.01))
     assert "\n" not in str(error.value)
 
 
@@ -181,30 +166,18 @@ def test_the_backbone_has_its_own_learning_rate_and_the_head_the_base_rate() -> 
         assert group["weight_decay"] == (0.0005 if parameter.ndim > 1 else 0), name
 
 
-def test_a_rate_of_0_trains_the_head_alone() -> None:
-    settings = tiny_settings(steps=3, backbone_learning_rate=0)
-    state = begun(NetworkSettings("wrn-10-1"), settings)
-    before = {name: value.clone() for name, value in state.model.named_parameters()}
-    for _ in train(state, tiny_split(channels=3), settings):
-        pass
-    moved = {name for name, value in state.model.named_parameters() if not torch.equal(value, before[name])}
-    assert moved == {"backbone.head.weight", "backbone.head.bias"}
-
-
-def test_a_method_s_own_head_keeps_the_base_rate() -> None:
-    settings = tiny_settings(learning_rate=0.2, backbone_learning_rate=0.02)
+def test_a_rate_of_0_trains_the_head_alone_and_the_methods_own_one() -> None:
+    settings = tiny_settings(steps=3, learning_rate=0.2, backbone_learning_rate=0)
     method = make_method("remixmatch", {})
     state = initial_state(tiny_split(), method, NetworkSettings("wrn-10-1"), VIEW_SETTINGS, settings, CPU)
-    own = list(state.objective.method.parameters())
-    assert own
+    before = {name: value.clone() for name, value in state.objective.named_parameters()}
+    for _ in train(state, tiny_split(), settings):
+        pass
+    moved = {name for name, value in state.objective.named_parameters() if not torch.equal(value, before[name])}
+    own = dict(state.objective.method.named_parameters())
+    assert moved == {"model.backbone.head.weight", "model.backbone.head.bias", *(f"method.{name}" for name in own)}
     bases = {id(p): group["base"] for group in state.optimizer.param_groups for p in group["params"]}
-    assert {bases[id(p)] for p in own} == {0.2}
-
-
-def test_a_network_without_a_linear_head_is_refused() -> None:
-    settings = tiny_settings(backbone_learning_rate=0.01)
-    with pytest.raises(ConfigError, match="needs a network with a linear head on a backbone"):
-        begun(NetworkSettings("own_network:linear_network"), settings)
+    assert {bases[id(p)] for p in own.values()} == {0.2}
 
 
 # --- from end to end -----------------------------------------------------------------------------------------
@@ -226,16 +199,13 @@ def test_an_interrupted_run_resumes_from_its_checkpoint_not_from_the_pretrained_
 
 
 def test_the_images_of_a_folder_are_read_at_the_input_size_of_the_network(tmp_path: Path) -> None:
-    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        Image.new("RGB", (70, 90)).save(tmp_path / name)
-
-    def side(**given: object) -> int | None:
-        return resolve(str(tmp_path), "supervised", given).config.data.image_size
-
-    assert side() == 260  # fine-tuned
-    assert side(network="wrn-10-1") == 32
-    assert side(network="timm:fakenet") == 12
-    assert side(network="timm:fakenet@20") == 20
-    assert side(network="timm:fakenet", image_size=24) == 24
-    assert resolve("digits", "supervised", {"network": "timm:fakenet"}).config.data.image_size is None
+    folder = str(class_folders(tmp_path / "photos", size=(70, 90)))
+    for data, network, side in (
+        (folder, "wrn-10-1", 32),
+        (folder, "timm:fakenet", 12),
+        (folder, "timm:fakenet@20", 20),
+        ("digits", "timm:fakenet", None),
+    ):
+        assert resolve(data, "supervised", {"network": network}).config.data.image_size == side
+    given = {"network": "timm:fakenet", "image_size": 24}
+    assert resolve(folder, "supervised", given).config.data.image_size == 24

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rankingmatch import RankingMatchClassifier
 from rankingmatch.core.errors import ConfigError
-from rankingmatch.networks import freeze_batchnorm, head_parameters, input_side, make_backbone, make_classifier
+from rankingmatch.networks import head_parameters, input_side, make_backbone, make_classifier
 from rankingmatch.networks.classifier import TimmBackbone
 from rankingmatch.runs.export import export
 
@@ -28,14 +28,6 @@ def timm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield import_timm()
-
-
-def sizes_seen(backbone: TimmBackbone) -> list[tuple[int, ...]]:
-    """A list to which the size of the images is added whenever the first convolution is called."""
-    sizes: list[tuple[int, ...]] = []
-    first = next(module for module in backbone.modules() if isinstance(module, torch.nn.Conv2d))
-    first.register_forward_pre_hook(lambda _, inputs: sizes.append(tuple(inputs[0].shape[-2:])))
-    return sizes
 
 
 @pytest.mark.parametrize(("name", "width", "head"), MODELS)
@@ -57,9 +49,9 @@ def test_a_model_returns_its_logits_and_the_features_of_its_head(name: str, widt
 def test_images_are_resized_to_the_side_of_the_model_or_the_given_one(
     name: str, side: int, size: tuple[int, int]
 ) -> None:
-    model = make_classifier(name, 4)
-    assert isinstance(model.backbone, TimmBackbone)
-    sizes = sizes_seen(model.backbone)
+    model, sizes = make_classifier(name, 4), list[tuple[int, ...]]()
+    first = next(module for module in model.modules() if isinstance(module, torch.nn.Conv2d))
+    first.register_forward_pre_hook(lambda _, inputs: sizes.append(tuple(inputs[0].shape[-2:])))
     assert model(torch.zeros(2, 3, *size, dtype=torch.uint8)).logits.shape == (2, 4)
     assert sizes == [(side, side)]
     assert input_side(name) == side
@@ -73,39 +65,24 @@ def test_the_normalization_is_that_of_the_model() -> None:
     assert (gray.mean.item(), gray.std.item()) == pytest.approx((0.449, 0.226))
     vit = make_classifier(VIT, 4, MEAN, STD)
     assert vit.mean.flatten().tolist() == vit.std.flatten().tolist() == [0.5, 0.5, 0.5]
-    plain = make_classifier("wrn-10-1", 4, MEAN, STD)
-    assert torch.equal(plain.mean.flatten(), MEAN)
 
 
 def test_a_model_that_timm_does_not_know_is_named_in_one_line() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^network 'timm:nothing' cannot be built \(RuntimeError: .*nothing"
-    ) as error:
+    with pytest.raises(ConfigError, match=r"^network 'timm:nothing' cannot be built \(RuntimeError: .*nothing.*\Z"):
         make_backbone("timm:nothing", 3, 4)
-    assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("side", [128, 224])
 @torch.no_grad()
-def test_timms_efficientnet_lite_with_our_weights_gives_our_logits(side: int, timm: Any) -> None:
+def test_timms_efficientnet_lite_with_our_weights_gives_our_logits(timm: Any) -> None:
     ours = make_backbone("efficientnet-lite0", 3, 1000, pretrained=True).eval()
     theirs = timm.create_model("tf_efficientnet_lite0").eval()
     # Both networks define their layers in the order in which they are computed.
     names, tensors = list(theirs.state_dict()), list(ours.state_dict().values())
     theirs.load_state_dict(dict(zip(names, tensors, strict=True)))
-    images: Tensor = (photographs(side=side)[::8].float() - 127) / 128
+    images: Tensor = (photographs(side=128)[::8].float() - 127) / 128
     expected = theirs(images)
     assert expected.abs().max() > 1
     torch.testing.assert_close(ours(images)[0], expected, atol=1e-4, rtol=0)
-
-
-def test_frozen_batchnorm_with_an_activation_keeps_its_statistics(timm: Any) -> None:
-    network = timm.create_model("tf_efficientnet_lite0", num_classes=3)
-    before = {name: value.clone() for name, value in network.named_buffers()}
-    freeze_batchnorm(network)
-    images = torch.randn(2, 3, 64, 64)
-    assert torch.equal(network.train()(images), network.eval()(images))
-    assert all(torch.equal(value, before[name]) for name, value in network.named_buffers())
 
 
 @pytest.mark.slow

@@ -53,31 +53,25 @@ def test_the_javascript_module_documents_the_same_contract(section: Section) -> 
 def test_the_shared_scripts_document_the_page_and_every_module_of_a_section_has_its_counterpart() -> None:
     page = typed_dicts(PageContent)
     assert {name: SHARED.get(name) for name in page} == page
-    python = {path.stem for path in (PAGE_FILES.parent / "sections").glob("[!_]*.py")}
-    javascript = {path.stem for path in (PAGE_FILES / "sections").glob("*.js")}
-    assert python == javascript == set(SECTION_NAMES)
-    assert [section.key for section in SECTIONS] == SECTION_NAMES
+    for directory, suffix in (((PAGE_FILES.parent / "sections"), "py"), (PAGE_FILES / "sections", "js")):
+        assert {path.stem for path in directory.glob(f"[!_]*.{suffix}")} == {section.key for section in SECTIONS}
 
 
-NOTE = {"text": "", "status": "", "names": ["a"]}
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "expected"),
-    [
-        ({**NOTE, "text": 1}, Note, ["value.text: 1 is not <class 'str'>"]),
-        ({**NOTE, "more": 1}, Note, ["value: keys differ: ['more']"]),
-        ({**NOTE, "names": ["a", None]}, Note, ["value.names[1]: None is not <class 'str'>"]),
+def test_the_checker_finds_what_does_not_fit() -> None:
+    note = {"text": "", "status": "", "names": ["a"]}
+    cases: list[tuple[Any, Any, list[str]]] = [
+        ({**note, "text": 1}, Note, ["value.text: 1 is not <class 'str'>"]),
+        ({**note, "more": 1}, Note, ["value: keys differ: ['more']"]),
+        ({**note, "names": ["a", None]}, Note, ["value.names[1]: None is not <class 'str'>"]),
         (True, int, ["value: True is not int"]),
         ("1", float | None, ["value: '1' is not float | None"]),
         ((1, 2, 3), tuple[int, int], ["value: 3 items instead of 2"]),
         ([[1.0, None]], list[list[float | None]], []),
         ({"a": "b"}, dict[str, float], ["value['a']: 'b' is not float"]),
         (np.float64(1), int, ["value: np.float64(1.0) is not int"]),
-    ],
-)
-def test_the_checker_finds_what_does_not_fit(value: Any, kind: Any, expected: list[str]) -> None:
-    assert mismatches(value, kind) == expected
+    ]
+    for value, kind, expected in cases:
+        assert mismatches(value, kind) == expected
 
 
 def test_a_new_section_is_two_files_and_a_line(tmp_path: Path) -> None:

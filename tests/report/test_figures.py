@@ -27,31 +27,19 @@ def drawn(key: str, **changed: Any) -> Any:
     return axes
 
 
-@pytest.mark.parametrize("key", ["losses", "epoch_seconds"])
-def test_one_evaluation_is_a_visible_point(key: str) -> None:
-    assert {line.get_marker() for line in drawn(key, history=make_history(1)).lines} == {"o"}
-    assert {line.get_marker() for line in drawn(key).lines} == {"None"}
+def test_one_evaluation_is_visible() -> None:
+    for key in ("losses", "epoch_seconds"):
+        assert {line.get_marker() for line in drawn(key, history=make_history(1)).lines} == {"o"}
+        assert {line.get_marker() for line in drawn(key).lines} == {"None"}
+    shares = drawn("class_shares", classes=20, history=make_history(1, classes=20))
+    assert shares.images[0].get_extent()[:2] == [9.5, 10.5]
 
 
-def test_one_evaluation_of_many_classes_has_a_width() -> None:
-    axes = drawn("class_shares", classes=20, history=make_history(1, classes=20))
-    left, right, *_ = axes.images[0].get_extent()
-    assert (left, right) == (9.5, 10.5)
-
-
-@pytest.mark.parametrize(("key", "names"), [("errors", ["validation"]), ("learning_rate", ["learning rate"])])
-def test_every_curve_has_a_name_in_the_legend(key: str, names: list[str]) -> None:
-    axes = drawn(key, history=make_history(test_error=None))
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
-
-
-def test_an_evaluation_interval_is_not_called_an_epoch() -> None:
-    axes = drawn("epoch_seconds")
-    assert axes.get_xlabel() == "evaluation"
-    assert "between two evaluations" in axes.get_title()
-
-
-def test_a_map_says_its_error_and_its_number_of_points() -> None:
+def test_curves_axes_and_maps_say_what_they_show() -> None:
+    for key, name in (("errors", "validation"), ("learning_rate", "learning rate")):
+        legend = drawn(key, history=make_history(test_error=None)).get_legend()
+        assert [text.get_text() for text in legend.get_texts()] == [name]
+    assert drawn("epoch_seconds").get_xlabel() == "evaluation"  # which need not be an epoch
     axes = Figure().subplots()
     (run,) = embedding_data(report_input(points=40))
     _map(axes, run, ["a", "b", "c"], kind="logits")

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from image_folders import class_folders
 from killing import history
-from safetensors.torch import load_file
 from torchrun import torchrun
 
+import rankingmatch
 from rankingmatch.cli import main
 from rankingmatch.runs.config import plan_of
 from rankingmatch.runs.directory import Run
@@ -44,13 +44,6 @@ def of_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def finished(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    """What the processes of a torchrun wrote to standard error."""
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == code, err
-    return err
-
-
 def reached(run: Path) -> int:
     """The step of the newest checkpoint."""
     return max((int(path.stem.removeprefix("step-")) for path in run.glob("checkpoints/*.json")), default=0)
@@ -76,6 +69,13 @@ def worker(parent: int, rank: int) -> int:
     raise AssertionError(f"no process of rank {rank}")
 
 
+def finished(process: "subprocess.Popen[str]", code: int = 0) -> tuple[str, str]:
+    """What the processes of a torchrun printed, and what they wrote to standard error."""
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, err
+    return out, err
+
+
 def test_a_run_of_two_goes_on_with_one_after_a_signal(of_one: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--out", run, "--checkpoint-steps", "7")
@@ -97,8 +97,7 @@ def test_a_run_of_one_goes_on_with_two(of_one: Path, tmp_path: Path) -> None:
         if record.step == 15:
             break
     process = torchrun(2, "rankingmatch", "train", "--resume", "--trust", "--json", "--no-report", "--out", run.path)
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 0, err
+    out, _ = finished(process)
     events = [event for line in out.splitlines() if (event := json.loads(line))["event"] in ("evaluation", "result")]
     assert [event["event"] for event in events] == ["evaluation"] * 7 + ["result"], "not one process alone prints"
     assert events[0]["step"] == 16
@@ -111,7 +110,7 @@ def test_where_a_process_dies_the_other_says_so_and_the_run_can_go_on(rank: int,
     process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--out", run, "--checkpoint-steps", "3")
     wait_for_step(run, 6, process)
     os.kill(worker(process.pid, rank), signal.SIGKILL)
-    err = finished(process, 1)
+    _, err = finished(process, 1)
     lost = f"error: process {1 - rank} of 2 stopped because another one no longer responds; start all processes again "
     # Unless torchrun, which watches both, has stopped it before it noticed.
     stopped_first = f"rank      : {1 - rank} (local_rank: {1 - rank})\n  exitcode  : -15" in err
@@ -128,7 +127,7 @@ def test_restarted_processes_go_on_by_themselves(of_one: Path, tmp_path: Path) -
     process = torchrun(2, *command, restarts=1)
     wait_for_step(run, 6, process)
     os.kill(worker(process.pid, 1), signal.SIGKILL)
-    assert ", from step " in finished(process)
+    assert ", from step " in finished(process)[1]
     assert_same_history(run, of_one)
 
 
@@ -138,52 +137,36 @@ def test_no_thread_of_the_group_is_left_that_could_abort_the_exit_of_python(
     rate: str, outcome: str, tmp_path: Path
 ) -> None:
     process = torchrun(2, "threads_left", tmp_path / "run", rate)
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 0, err
+    out, _ = finished(process)
     assert out.count(outcome) == 2, out
     assert out.count("thread python") >= 2, out
     assert "gloo" not in out
 
 
-def test_with_the_defaults_one_process_writes_the_report(tmp_path: Path) -> None:
-    quick = ["--steps", "6", "--batch-size", "8", "--mu", "2"]
-    process = torchrun(2, "rankingmatch", "train", "digits", "--labels", "40", *quick, "--out", tmp_path / "run")
-    finished(process)
-    page = tmp_path / "run/report.html"
-    assert page.exists()
-    page.unlink()
-    main(["train", "--resume", "--quiet", "--out", str(tmp_path / "run")])
-    assert page.exists()
-
-
-def test_too_many_processes_are_refused_in_one_line(tmp_path: Path) -> None:
-    process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, "--batch-size", "1", cwd=tmp_path)
-    _, err = process.communicate(timeout=120)
-    assert err.count("error: --batch-size is 1, too few for 2 processes; start at most 1\n") == 1, err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_network_with_idle_parameters_is_refused_in_words(tmp_path: Path) -> None:
-    idle = ["--network", "own_network:IdleNetwork"]
-    process = torchrun(2, "rankingmatch", "train", "digits", *QUICK, *idle, cwd=tmp_path)
-    _, err = process.communicate(timeout=120)
-    assert "error: the network has parameters that receive no gradient" in err, err
+@pytest.mark.parametrize(
+    ("flags", "words", "times"),
+    [
+        (["--batch-size", "1"], "error: --batch-size is 1, too few for 2 processes; start at most 1\n", 1),
+        (["--network", "own_network:IdleNetwork"], "error: the network has parameters that receive no gradient", 2),
+    ],
+)
+def test_what_several_processes_cannot_do_is_said_in_words(
+    flags: list[str], words: str, times: int, tmp_path: Path
+) -> None:
+    _, err = torchrun(2, "rankingmatch", "train", "digits", *QUICK, *flags, cwd=tmp_path).communicate(timeout=120)
+    assert err.count(words) == times, err
     assert "]: Traceback" not in err
 
 
-def test_two_processes_fit_the_head_of_photographs_as_one_does(tmp_path: Path) -> None:
+def test_two_processes_fine_tune_on_photographs_as_one_does_and_one_writes_the_report(tmp_path: Path) -> None:
     photos = class_folders(tmp_path / "photos", each=8, size=(80, 70))
-    quick = [
-        "train",
-        str(photos),
-        *["--labels", "6", "--image-size", "64", "--steps", "2", "--batch-size", "4", "--threads", "1", "--no-report"],
-    ]
-    main([*quick, "--quiet", "--out", str(tmp_path / "one")])
-    process = torchrun(2, "rankingmatch", *quick, "--out", tmp_path / "two")
-    finished(process)
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-    assert one.keys() == two.keys()
-    for name, value in one.items():
-        # Logistic regression stops early, and what it finds depends on the last digits of the features.
-        tolerance = 0.05 if "classifier" in name else 1e-4
-        assert torch.allclose(two[name], value, atol=tolerance), name
+    quick = ["train", str(photos), "--labels", "6", "--image-size", "64", "--steps", "2", "--batch-size", "4"]
+    quick += ["--threads", "1"]
+    main([*quick, "--quiet", "--no-report", "--out", str(tmp_path / "one")])
+    finished(torchrun(2, "rankingmatch", *quick, "--out", tmp_path / "two"))
+    assert (tmp_path / "two/report.html").exists()
+    one, two = (rankingmatch.predict(tmp_path / name, photos) for name in ("one", "two"))
+    assert two.files == one.files
+    # AdamW moves a weight by its learning rate, whichever sign rounding gives to a gradient near zero: weights differ
+    # by up to 4e-4 after two steps at 2e-4, of values around 0.1. Predictions then differ by 2e-4.
+    np.testing.assert_allclose(two.probabilities, one.probabilities, rtol=0, atol=2e-3)

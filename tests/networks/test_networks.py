@@ -3,6 +3,7 @@
 import copy
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_a_block_is_bn_activation_conv_twice_plus_shortcut_which_only_the_first_
     network = make_backbone("wrn-28-2", 3, 10)
     assert isinstance(network, WideResNet)
     assert [block.activate_shortcut for block in network.blocks] == [True] + [False] * 11
-    block = network.blocks[4].eval()  # the first of the second group
+    block: Any = network.blocks[4].eval()  # the first of the second group
     maps = torch.randn(2, 32, 8, 8)
 
     def activated(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:

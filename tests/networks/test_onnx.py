@@ -43,7 +43,7 @@ def test_labels_probabilities_and_features_are_those_of_torch(
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5)
     pairs = zip(*(predict_logits_and_features(one, images, CPU) for one in (fast, model)), strict=True)
     for value, reference in pairs:
-        np.testing.assert_allclose(value, reference, rtol=0, atol=1e-4)  # type: ignore[arg-type]
+        np.testing.assert_allclose(value, reference, rtol=0, atol=1e-4)
     assert not model.training
 
 

@@ -211,7 +211,12 @@ def _fit(
 def set_head(models: tuple[Classifier, ...], fitted: FittedTo, split: Split, seed: int) -> None:
     """Fit a head to features and the labels of their rows, and give it to models."""
     rows, features = fitted
-    tensors = from_first_process(lambda: fitted_head(features, split.labels[rows], len(split.classes), seed))
+
+    def computed() -> dict[str, np.ndarray]:
+        with alone():  # a method trains on the labels and predicts others
+            return fitted_head(features, split.labels[rows], len(split.classes), seed)
+
+    tensors = from_first_process(computed)
     for model in models:
         head = normalize_head(model.backbone)
         with torch.no_grad():

@@ -321,6 +321,17 @@ def test_a_trial_has_nothing_of_the_labels_that_it_predicts(split: Split, monkey
     assert not np.array_equal(first[1], second[1])
 
 
+def test_without_evidence_the_average_is_kept(split: Split) -> None:
+    expected, _ = finished(split, "fixmatch-ra", trained_share=0.5)
+    state, fitted = fitted_state(split, "fixmatch-ra", JUDGED)
+    alone = replace(split, labeled_rows=split.labeled_rows[:3], drawn_rows=split.labeled_rows[:3], validation=None)
+    assert try_fine_tuning(state, alone, JUDGED, fitted) is None
+    unjudged = replace(JUDGED, final_head="trained")
+    list(train(state, replace(split, validation=None), unjudged))
+    for name, value in state.ema.state_dict().items():
+        assert torch.equal(value, expected.ema.state_dict()[name])
+
+
 def test_a_class_with_one_label_is_in_every_trial(split: Split) -> None:
     alone = split.labeled_rows[:4]  # classes 0, 1, 2, 0
     halves = evidence._halves(replace(split, labeled_rows=alone), 0)
@@ -329,16 +340,17 @@ def test_a_class_with_one_label_is_in_every_trial(split: Split) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_weights_of_the_verdict_are_kept(share: float, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, _ = finished(split, "fixmatch-ra", trained_share=share, final_head="fitted" if share else "trained")
+    settings = replace(JUDGED, final_head="trained")
+    expected, _ = finished(split, "fixmatch-ra", trained_share=share)
     verdict = Verdict(share, 0.3, 0.3, 0.3, 6)
     for in_trials in (True, False):  # or by validation images, at the end
-        state, _ = fitted_state(split, "fixmatch-ra", JUDGED)
+        state, _ = fitted_state(split, "fixmatch-ra", settings)
         state.verdict = verdict if in_trials else None
         monkeypatch.setattr(evidence, "judge", lambda *_: verdict)
-        records = list(train(state, split, JUDGED))
+        records = list(train(state, split, settings))
         assert (records[-1].step, records[-1].verdict) == (1 if in_trials and not share else 2, str(verdict))
         for name, value in state.ema.state_dict().items():
             assert torch.equal(value, expected.ema.state_dict()[name])
-        other, _ = fitted_state(split, "fixmatch-ra", JUDGED)
-        restore(other, take_snapshot(state))
-        assert other.verdict == verdict
+        snapshot, state.verdict = take_snapshot(state), None
+        restore(state, snapshot)
+        assert state.verdict == verdict

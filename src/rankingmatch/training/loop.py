@@ -27,7 +27,7 @@ from rankingmatch.training.batches import (
 )
 from rankingmatch.training.records import Evaluation, Record, Window, pseudo_label_counts
 from rankingmatch.training.settings import TrainSettings
-from rankingmatch.training.state import State
+from rankingmatch.training.state import AVERAGE, State
 
 
 def training_step(state: State, batch: Batch, settings: TrainSettings) -> Losses:
@@ -142,7 +142,7 @@ def _finish(state: State, split: Split, settings: TrainSettings, progress: Progr
         from rankingmatch.training.evidence import judge_on_validation  # which trains, too
 
         state.verdict = state.verdict or judge_on_validation(state, split, settings)
-        share = 0.0 if state.verdict is None else state.verdict.share
+        share = AVERAGE if state.verdict is None else state.verdict.share
     if share < 1:
         state.average_with_start(share)
     if settings.final_head == "fitted" and share > 0:

@@ -4,15 +4,31 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def crop_and_flip(images: Tensor, shift: Tensor, flipped: Tensor) -> Tensor:
-    """Flip the images where `flipped` (n,), pad by reflection and crop at `shift` (n, 2) = (dy, dx)."""
-    height, width = images.shape[2:]
-    y = _reflected(torch.arange(height) + shift[:, :1], height)
-    x = _reflected(torch.arange(width) + shift[:, 1:], width)
-    x = torch.where(flipped[:, None], width - 1 - x, x)
-    return _gather(images, (y[:, :, None] * width + x[:, None, :]).to(images.device))
+    """Flip the images where `flipped` (n,), pad by reflection and crop at `shift` (n, 2) = (dy, dx).
+
+    `shift` and `flipped` are on the CPU. Each row of the result is a slice of a row of the padded image or of its
+    mirror image, and is copied as a whole.
+    """
+    count, channels, height, width = images.shape
+    if count == 0:
+        return images
+    reach = int(shift[:, 1].abs().max())
+    if 0 < reach < width:
+        padded = F.pad(images, (reach, reach, 0, 0), mode="reflect")
+    else:
+        padded = images[..., _reflected(torch.arange(-reach, width + reach, device=images.device), width)]
+    both = torch.cat([padded, padded.flip(3)])
+    shift, flipped = shift.to(images.device), flipped.to(images.device)
+    number = torch.arange(count, device=images.device) + count * flipped
+    row = _reflected(torch.arange(height, device=images.device) + shift[:, :1], height)
+    plane = (number[:, None] * channels + torch.arange(channels, device=images.device))[:, :, None]
+    start = (plane * height + row[:, None]) * padded.shape[3] + (reach + shift[:, 1])[:, None, None]
+    slices = both.as_strided((both.numel() - width + 1, width), (1, 1))
+    return slices.index_select(0, start.flatten()).view(images.shape)
 
 
 def affine(images: Tensor, matrix: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +150,16 @@ def test_a_file_that_returns_has_its_label_again_and_a_renamed_class_is_not_adde
     state = open_one(tmp_path, classes=("red", "green")).state()
     assert state["labeled"] == 1
     assert [one["name"] for one in state["classes"]] == ["crimson", "green"]
+
+
+def test_a_clock_that_goes_back_joins_no_two_steps(
+    tmp_path: Path, open_one: OpenSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3, 2, 1))
+    monkeypatch.setattr("rankingmatch.labeling.session.datetime", SimpleNamespace(now=lambda zone: next(clock)))
+    for number in range(2):
+        open_one(colored_images(tmp_path, 3), classes=("red",)).label(number, 0)
+    assert len(open_one(tmp_path).labels.undo) == 2
 
 
 def test_a_folder_without_images_is_an_error(tmp_path: Path) -> None:

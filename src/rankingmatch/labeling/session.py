@@ -74,7 +74,7 @@ class Session:
         for _, step in groupby(journal.events, key=lambda event: event.time or id(event)):
             self.labels.apply(list(step))
         self._last_time = journal.events[-1].time if journal.events else ""
-        moment = self._last_time = self._now()
+        moment = self._now()
         known = {event.file for event in journal.events}
         self._pending: list[LabelEvent] = []  # those of the given events that the journal does not have
         for event in given:
@@ -82,6 +82,7 @@ class Session:
             if event.file not in known if event.file else self.labels.class_id(name) is None:
                 self._pending.append(event._replace(label=name, time=moment, origin="given"))
                 self.labels.apply(self._pending[-1:])
+                self._last_time = moment
         self._unreadable: set[int] = set()
         self.guesses: Guesses = {}
         self.doubts: Guesses = {}  # what the model predicts for labels that it contradicts, the most confident first

@@ -1,5 +1,7 @@
 """What is shown of work that takes long: to a program, on a terminal, and in a log."""
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -44,12 +46,19 @@ def test_bars_are_there_while_something_is_under_way() -> None:
     live.close()
 
 
-def test_a_training_reports_each_of_its_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_reports_each_of_its_stages_and_how_to_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class_folders(tmp_path / "photos", size=(8, 8))
     tasks: list[str] = []
     monkeypatch.setattr(display.LogLines, "progress", lambda self, task, done, total: tasks.append(task))
     folder, run = str(tmp_path / "photos"), str(tmp_path / "run")
-    main(["train", folder, *QUICK, "--no-pretrained", "--method", "supervised", "--out", run])
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does it in the background of a script
+    try:
+        main(["train", folder, *QUICK, "--no-pretrained", "--method", "supervised", "--out", run])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert f"to stop (SIGTERM): kill {os.getpid()}\n" in capsys.readouterr().err
     assert list(dict.fromkeys(tasks)) == [
         f"looking through {folder}",
         "looking for changes in photos",

@@ -1,6 +1,8 @@
 """What a person or a program sees of work that takes long: bars on a terminal, lines in a log, or JSON."""
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -212,9 +214,11 @@ def print_event(event: str, values: dict[str, object]) -> None:
 
 
 def headline(config: Config, split: Split, state: State, path: Path | None = None) -> str:
-    """What is about to be trained, on which data, and where it is written."""
+    """What is about to be trained, on which data, where it is written, and how to stop it if Ctrl-C does not."""
     settings, (height, width, channels) = config.training, split.images.shape[1:]
     unlabeled = settings.batch_size * settings.mu if state.objective.method.unlabeled_views else 0
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    how_to_stop = f"\nCtrl-C is ignored, as always in the background of a script; to stop (SIGTERM): kill {os.getpid()}"
     return (
         f"{printable(config.dataset)}: {len(split.classes)} classes, {height}×{width}×{channels}; "
         f"{', '.join(f'{number:,} {part}' for part, number in _image_counts(split).items())}\n"
@@ -222,7 +226,7 @@ def headline(config: Config, split: Split, state: State, path: Path | None = Non
         f"{settings.batch_size} labeled{f' + {unlabeled} unlabeled' if unlabeled else ''} images, seed {settings.seed}"
         f"{f', on {world_size()} processes' if world_size() > 1 else ''}"
         f"{f', from step {state.step}' if state.step else ''}"
-        f"{f' → {printable(str(path))}' if path else ''}"
+        f"{f' → {printable(str(path))}' if path else ''}{how_to_stop if path and ignored else ''}"
     )
 
 

@@ -154,7 +154,9 @@ def test_verbose_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
 NAMES = np.array(["ant", "bee", "cat"])
 
 
-@pytest.mark.parametrize("kind", ["list with None", "list with ''", "array with NaN", "array of strings", "floats"])
+@pytest.mark.parametrize(
+    "kind", ["list with None", "list with ''", "array with NaN", "array of strings", "floats", "masked"]
+)
 def test_the_same_labels_in_every_form_give_the_same_model(kind: str, fitted: RankingMatchClassifier) -> None:
     images, truth, labels = some()
     names = NAMES[truth].tolist()
@@ -164,6 +166,7 @@ def test_the_same_labels_in_every_form_give_the_same_model(kind: str, fitted: Ra
         "array with NaN": np.array([*names[:12], *[float("nan")] * 48], dtype=object),
         "array of strings": np.where(labels >= 0, NAMES[truth], ""),
         "floats": np.where(labels >= 0, labels * 10.0, np.nan),
+        "masked": np.ma.array(NAMES[truth], mask=labels < 0),
     }
     y = forms[kind]
     classifier = quick().fit(images, y)
@@ -179,7 +182,8 @@ def test_the_same_labels_in_every_form_give_the_same_model(kind: str, fitted: Ra
 def test_every_way_to_write_an_image_gives_the_same_model(fitted: RankingMatchClassifier) -> None:
     images, _, labels = some()
     expected = fitted.predict_proba(images)
-    for form in (images[..., 0], images.astype(np.int64), images.astype(np.float32), images / 255, images.tolist()):
+    same = [images[..., 0], images.astype(np.int64), images.astype(np.float32), images / 255, images.tolist()]
+    for form in (*same, np.fromiter(images, object)):  # the last is what a column of a DataFrame gives
         classifier = quick().fit(form, labels)
         assert np.array_equal(classifier.predict_proba(form), expected)
         assert np.array_equal(classifier.predict_proba(images), expected)  # uint8 always is 0…255
@@ -251,6 +255,7 @@ def test_another_scale_than_in_fit_is_never_silent(fitted: RankingMatchClassifie
         ({"random_state": -1}, "^seed is -1"),
         ({"device": "warp"}, "^device warp cannot be used"),
         ({"hyperparameters": {"treshold": 1}}, "unknown setting 'treshold'; did you mean 'threshold'"),
+        ({"hyperparameters": {5: 1}}, "hyperparameters contains 5"),
         ({"hyperparameters": {"threshold": 2}}, "^threshold is 2"),
         ({"hyperparameters": {"temperature": 0.5}}, "temperature is not used by the method 'rankingmatch-bm'"),
         ({"hyperparameters": {"steps": 5}}, "'steps', which is a parameter of the estimator"),

@@ -374,6 +374,8 @@ def _check_hyperparameters(names: Iterable[str], parameters: list[str]) -> None:
     """Raise ConfigError for an option that belongs elsewhere."""
     known = setting_options()
     for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"hyperparameters contains {name!r}; its keys must be names of options")
         kind = known[name].kind if name in known else "learning"
         if name in parameters:
             raise ConfigError(f"hyperparameters contains '{name}', which is a parameter of the estimator; set that")

@@ -38,6 +38,8 @@ def label_array(y: Any) -> np.ndarray:
     """Labels (n,) or (n, 1) as a checked array (n,): numbers, strings, or objects if a list mixes strings with None."""
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; use -1 for unlabeled rows")
+    if isinstance(y, np.ma.MaskedArray):
+        y = np.where(np.ma.getmaskarray(y), None, np.ma.getdata(y))
     values = y if hasattr(y, "dtype") else np.array(y, dtype=object)
     values = np.asarray(values)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -91,6 +93,8 @@ def image_array(X: Any) -> np.ndarray:  # noqa: N803
         raise ConfigError(f"X is a {type(X).__name__}; give all images at once, as an array or as list(X)")
     try:
         values = np.asarray(X)
+        if values.dtype == object and values.ndim == 1:  # such as a column of images in a pandas DataFrame
+            values = np.array(values.tolist())
         values = values.astype(np.float64) if values.dtype == object else values
     except ValueError as error:
         raise InputError(f"X is not an array of numbers ({error}); all images must have one size") from error

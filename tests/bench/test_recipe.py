@@ -106,6 +106,8 @@ def test_a_recipe_that_cannot_be_read_is_named(text: str) -> None:
 def test_what_a_recipe_gets_wrong_is_said_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="margin"):
         grid(parse_recipe("mine", TEXT.replace("mu = 2", "margin = 1.0")))
+    with pytest.raises(ConfigError, match=r"weights is a\\x00; give a path"):
+        grid(parse_recipe("mine", TEXT.replace("mu = 2", r'weights = "a\u0000"')))
     with pytest.raises(ConfigError, match="digitz"):
         grid(parse_recipe("mine", TEXT.replace("datasets.digits", "datasets.digitz")))
     with pytest.raises(ConfigError, match="runs with the same name"):

@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from rankingmatch.core.errors import ConfigError, setting, unknown_name
+from rankingmatch.core.names import printable
 
 Kind = Literal["learning", "source", "labels", "execution", "run"]
 TINY, HUGE = 1e-30, 1e30  # what a network computes with: float32 has 1e-38 to 3e38
@@ -105,8 +106,8 @@ def check(option: Option, value: Any) -> None:
     accepted: Any = (int, float) if option.type is float else option.type
     if not (isinstance(value, accepted) and isinstance(value, bool) == (option.type is bool)):
         raise ConfigError(f"{name} is {value!r}; it must be of type {option.type.__name__}")
-    if option.path and not value:
-        raise ConfigError(f"{name} is empty; give a path, or remove the option")
+    if option.path and (not value or "\0" in value):
+        raise ConfigError(f"{name} is {printable(value) or 'empty'}; give a path, or remove the option")
     if option.choices and value not in option.choices:
         raise unknown_name(f"value for {name}", value, option.choices)
     if option.interval and not _inside(value, option.interval):

@@ -19,6 +19,8 @@ def read(path: str, how: dict) -> np.ndarray:
         raise SystemExit("the model was exported by another version of rankingmatch; use the example of that version")
     size = how["width"], how["height"]
     with Image.open(path) as image:
+        if image.mode == "F":
+            raise SystemExit(f"{path} has floats instead of gray levels")
         gray = image.mode in ("1", "L", "LA", "La") or image.mode.startswith("I")
         enough = how["draft"] * max(size)
         if min(image.size) >= 2 * enough:  # a large JPEG is decoded at a fraction of its size

@@ -48,6 +48,10 @@ def test_an_error_survives_the_way_from_another_process(error: RankingMatchError
     [
         (MemoryError(), True),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("could not create a primitive"), True),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), True),
+        (RuntimeError("could not create a primitive descriptor for a convolution"), False),
+        (ImportError("No module named 'ray'"), False),
         (RuntimeError("shapes differ"), False),
         (RunError("DefaultCPUAllocator"), False),
     ],

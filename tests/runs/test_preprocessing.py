@@ -12,7 +12,7 @@ from real_images import photographs, to_pil
 from safetensors import safe_open
 from tiny import tiny_settings, tiny_split, tiny_state
 
-from rankingmatch.data.decode import decode, preprocessing
+from rankingmatch.data.decode import UnreadableError, decode, preprocessing
 from rankingmatch.runs.export import Deployed, metadata
 from rankingmatch.runs.model import ModelInfo, save_model
 
@@ -76,6 +76,14 @@ def test_the_example_refuses_a_description_that_it_does_not_know(example: Module
     how = {**preprocessing((24, 24, 3), crop=False), "order": ["resize"]}
     with pytest.raises(SystemExit, match="another version"):
         example.read(str(files[0]), how)
+
+
+def test_both_refuse_gray_levels_that_are_floats(example: ModuleType, tmp_path: Path) -> None:
+    Image.new("F", (24, 24)).save(tmp_path / "float.tif")
+    with pytest.raises(UnreadableError, match="has floats"):
+        decode(str(tmp_path / "float.tif"), (24, 24, 1))
+    with pytest.raises(SystemExit, match="has floats"):
+        example.read(str(tmp_path / "float.tif"), preprocessing((24, 24, 1), crop=False))
 
 
 @pytest.mark.parametrize("crop", [False, True])

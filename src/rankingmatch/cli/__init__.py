@@ -111,8 +111,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         settle_output()
         raise SystemExit(BROKEN_PIPE) from None
-    except (RankingMatchError, click.ClickException, OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+    except (RankingMatchError, click.ClickException, OSError, MemoryError, RuntimeError, ImportError) as error:
+        if isinstance(error, RuntimeError | ImportError) and not is_out_of_memory(error):
             raise
         if debug:
             traceback.print_exc()

@@ -95,9 +95,11 @@ class Interrupted(RankingMatchError):  # noqa: N818
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the CPU or of an accelerator is exhausted; torch has a plain RuntimeError for the CPU."""
+    """Whether the memory of the CPU or of an accelerator is exhausted; libraries have plain errors for the CPU."""
     own = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return own or (isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
+    # Of torch, of oneDNN, and of the system where a library is loaded.
+    said = ("DefaultCPUAllocator", "could not create a primitive\n", "failed to map segment")
+    return own or (isinstance(error, RuntimeError | ImportError) and any(text in f"{error}\n" for text in said))
 
 
 def writing_remedy(error: OSError, place: str = "it") -> str:

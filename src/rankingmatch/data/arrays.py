@@ -39,7 +39,7 @@ def label_array(y: Any) -> np.ndarray:
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; use -1 for unlabeled rows")
     if isinstance(y, np.ma.MaskedArray):
-        y = np.where(np.ma.getmaskarray(y), None, np.ma.getdata(y))
+        y = np.where(np.ma.getmaskarray(y), np.array(None), np.ma.getdata(y))
     values = y if hasattr(y, "dtype") else np.array(y, dtype=object)
     values = np.asarray(values)
     if values.ndim == 2 and values.shape[1] == 1:

@@ -74,24 +74,6 @@ def test_a_prediction_does_not_depend_on_the_other_images(fitted: RankingMatchCl
 # --- learning ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_it_learns_the_digits_from_forty_labels_better_than_from_these_alone() -> None:
-    digits = benchmark("digits").load()
-    assert digits.test is not None
-    train_images, labels = digits.train.images, digits.train.labels
-    kept = np.concatenate([np.flatnonzero(labels == number)[:4] for number in range(10)])
-    y = np.full(len(labels), -1)
-    y[kept] = labels[kept]
-    scores = {}
-    for method in ("supervised", "fixmatch-ra"):
-        classifier = RankingMatchClassifier(method, steps=120, batch_size=16, threads=1, random_state=0).fit(
-            train_images, y
-        )
-        scores[method] = classifier.score(digits.test.images, digits.test.labels)
-    assert scores["fixmatch-ra"] > scores["supervised"] + 0.02
-    assert scores["fixmatch-ra"] > 0.8
-
-
 def test_it_is_the_same_loop_as_the_command_lines() -> None:
     split, settings = tiny_split(), tiny_settings()
     state = tiny_state(split, settings)

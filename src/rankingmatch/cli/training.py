@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,9 +11,6 @@ from rankingmatch.cli.flags import SettingsCommand
 from rankingmatch.cli.shared import PATH, json_option, trust_option
 from rankingmatch.core.errors import DivergedError
 from rankingmatch.core.names import printable
-
-if TYPE_CHECKING:
-    from rankingmatch.runs.directory import Run
 
 
 def _complete_data(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -73,10 +70,10 @@ def train(
     The model, its history and a report are saved in a run directory. A dataset has its own defaults (see `rankingmatch
     datasets`), and those of a folder depend on its images; flags override them.
     """
-    from rankingmatch.cli.printing import describe_plan
+    from rankingmatch.cli.printing import describe_plan, describe_result
     from rankingmatch.core.distributed import is_first, process_group
     from rankingmatch.data import under_way
-    from rankingmatch.runs.display import choose_display
+    from rankingmatch.runs.display import choose_display, print_event
     from rankingmatch.runs.train import find_bank_computer, prepare, train_run
 
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
@@ -89,19 +86,13 @@ def train(
         if is_first() and not (as_json or quiet or run.is_finished()) and (text := describe_plan(plan)):
             click.echo(text, err=True)
         train_run(run, plan, display, report=report, bank_computer=computer, deadline=deadline)
-        if is_first():
-            _print_result(run, as_json, quiet)
-
-
-def _print_result(run: "Run", as_json: bool, quiet: bool) -> None:
-    from rankingmatch.cli.printing import describe_result
-    from rankingmatch.runs.display import print_event
-
-    result = run.result()
-    assert result is not None
-    if result.diverged_at is not None:
-        raise DivergedError(result.diverged_at, str(result.diverged_part))
-    if as_json:
-        print_event("result", {"run": str(run.path), **result.to_json()})
-    elif not quiet:
-        click.echo(describe_result(result, run))
+        if not is_first():
+            return
+        result = run.result()
+        assert result is not None
+        if result.diverged_at is not None:
+            raise DivergedError(result.diverged_at, str(result.diverged_part))
+        if as_json:
+            print_event("result", {"run": str(run.path), **result.to_json()})
+        elif not quiet:
+            click.echo(describe_result(result, run))

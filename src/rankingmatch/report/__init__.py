@@ -57,10 +57,8 @@ def runs_in_detail(runs: list[RunData]) -> list[int]:
 
     Their predictions are not needed yet.
     """
-    first: dict[tuple[str, str, int], int] = {}
-    for index, run in enumerate(runs):
-        first.setdefault(run.group, index)
-    return list(first.values())[:MOST_DETAILED_RUNS]
+    groups = [run.group for run in runs]
+    return [groups.index(group) for group in dict.fromkeys(groups)][:MOST_DETAILED_RUNS]
 
 
 def page_content(

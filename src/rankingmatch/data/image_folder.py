@@ -94,7 +94,7 @@ class ImageFolder(Source):
 
         dataset, metadata = read_or_write(directory, decode)
         for note in contents.notes:
-            log.warning("%s", note)
+            log.warning("%s", printable(note))
         for key, problem in SAME_IMAGES.items():
             if pairs := [f"{mine} = {theirs}" for mine, theirs in metadata[key]]:
                 log.warning(problem, len(pairs), first_few(pairs))
